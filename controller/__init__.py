@@ -1,7 +1,7 @@
 """The controller: decides what the dataflow is, and carries the decision out.
 
-It turns statements into changes of the recipe, carries their plans out on the domains step by step, and answers
-requests to a deployment (``deployment.py``, the one door that ``api/`` goes through).
+It turns statements into changes of the recipe, carries out their plans on the domains step by step, and answers
+requests to a deployment (``deployment.py``, the only interface that ``api/`` uses).
 
 ::
 
@@ -9,7 +9,7 @@ requests to a deployment (``deployment.py``, the one door that ``api/`` goes thr
                 │                                    └──► recipe ──► Authority
                 └──► lookups/ ──► reader map (a hit) or a Read to the domain (a miss), then the reader map
 
-``embedded/`` is the deployment in one process; it needs no ZooKeeper and no JVM. An engine (``local_engine.py``) opens
-its stores; when the disk fails it, the next one takes its place (``reopening.py``). ``cluster/`` is the deployment over
-many processes.
+``embedded/`` is the deployment in one process, without ZooKeeper and JVM. Its engine (``local_engine.py``) opens the
+stores; after a failure of the disk another engine takes its place (``reopening.py``). ``cluster/`` is the deployment
+over many processes.
 """

@@ -1,7 +1,7 @@
-"""The interface of a deployment: the one door that ``api/`` and the embedded server go through.
+"""The interface of a deployment, which ``api/`` and the embedded server use.
 
-The embedded deployment (``controller/local``) and the cluster are two implementations; the API cannot tell which.
-Look-ups answer JSON fragments as the readers hold them, so that the hot path never decodes a row.
+There are two implementations, ``embedded/`` and ``cluster/``, which the API cannot tell apart. Look-ups answer JSON
+fragments as the readers hold them, so that the hot path never decodes a row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 
 NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.BLOB))
-"""They are strings in an answer."""
+"""Kinds that are strings in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class StatementResult:
     rows: tuple[tuple[Any, ...], ...] = ()
     rows_affected: int = 0
     first_id: int | None = None
-    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
+    """The first AUTO_INCREMENT value that was generated for an inserted row."""
     done: str | None = None
-    """Of a definition what it did, as a person says it: ``table stories created``."""
+    """What a definition did, for people: ``table stories created``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ViewInfo:
     columns: tuple[Column, ...]
     parameters: tuple[Parameter, ...]
     external: bool
-    """False: an internal view (CREATE VIEW without EXT and parameters); its reader is built when it is first read."""
+    """False: an internal view (CREATE VIEW without EXT and parameters), whose reader is built when it is first read."""
     ad_hoc: bool
     """It came from a SELECT on ``/v1/sql``."""
     materialization: str
@@ -72,17 +72,17 @@ class ViewInfo:
 
     @property
     def types(self) -> bytes:
-        """The columns that JSON has no type for, by their places: ``2:DECIMAL 4:DATETIME``. Empty where it has all."""
+        """The columns of kinds that JSON has no type for, by position: ``2:DECIMAL 4:DATETIME``."""
         kinds = ((place, column.type.kind) for place, column in enumerate(self.columns))
         return " ".join(f"{place}:{kind}" for place, kind in kinds if kind in NOT_IN_JSON).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillStatus:
-    """``way`` is ``slices``, or who computes it in bulk (``spark``, ``local``), and ``why`` it was chosen.
+    """``way`` is ``slices``, or the bulk runner (``spark``, ``local``), and ``why`` the reason for it.
 
-    ``rows`` base rows of about ``rows_total`` were fed; a bulk job has ``stages``, may have ``tasks`` that make
-    rows ready for them, may know how many seconds are left of it, and may have pages of its own at ``ui``.
+    ``rows`` base rows of about ``rows_total`` were fed. A bulk job has ``stages``, and may have ``tasks`` that prepare
+    rows for them, an estimate of the seconds left, and a web page, ``ui``.
     """
 
     way: str
@@ -110,7 +110,7 @@ class MigrationStatus:
     error: tuple[str, str, str | None] | None = None
     """(code, message, hint)"""
     backfill: BackfillStatus | None = None
-    """How full state is built; None where there is none to build, or before that is known."""
+    """How full state is built; None if there is none to build, or that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +119,24 @@ class WriteResult:
     clock: Clock
     first_id: int | None = None
     repeated: bool = False
-    """It was done before, under its number: nothing was changed now."""
+    """It had been done before, under its number, and nothing was changed now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPositions:
-    """The contents of an archive once everything up to now is in it."""
+    """The contents of an archive after archiving up to now."""
 
     url: str
     positions: Clock
-    """Of each base shard; all were cut at about the same moment, and in one process at the same one."""
+    """Of each base shard, cut at the same moment, or in a cluster at about the same."""
     shards: int
     recipe: str
-    """As JSON text (``migrations/recipe.py``): the one under which all of it was cut."""
+    """The one at the cut, as JSON text (``migrations/recipe.py``)."""
     identities: dict[str, str] = field(default_factory=dict)
-    """Of the table that each base shard is part of."""
+    """Of each base shard's table."""
     time: str = ""
     number: int = 0
-    """Of the recipe's record in the archive."""
+    """That of the recipe's record in the archive."""
 
     @classmethod
     def of(cls, url: str, taken: ArchivePass, shards: int) -> ArchivedPositions:
@@ -156,57 +156,55 @@ def not_archived() -> BadRequest:
 
 
 Tried = tuple[list[bytes | None], list[BoundLookup]]
-"""The page of each key, None where it is not there, and those look-ups that are not, in their order."""
+"""The page of each key, or None for a hole, and the look-ups of the holes in their order."""
 
 
 class PreparedLookup(Protocol):
-    """The hot path for one view, kept by the API between requests; ``stale`` once the view was dropped or rebuilt."""
+    """The hot path for one view, which the API keeps between requests until the view is dropped or rebuilt
+    (``stale``)."""
 
     info: ViewInfo
     stale: bool
     types: bytes
-    """Of its info."""
+    """Its info's."""
 
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
-        """The rows as comma-joined JSON objects for query-string values; on a miss, what ``fill_page`` is to be given.
-
+        """The rows for query-string values, as comma-joined JSON objects; on a miss, the argument for ``fill_page``.
         Never blocks.
 
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
     def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
-        """The same for many keys given as JSON values (lists by position or objects by name), in their order.
-
-        ``rows`` takes the reader's keys that were looked up for it.
-        """
+        """The same for many keys, given as JSON values (lists by position or objects by name), in their order. The
+        reader's keys are added to ``rows``."""
 
     def try_integers(self, values: Sequence[int], reading: MapReading) -> Sequence[bytes] | None:
-        """The pages of the keys ``[value]`` where all are there; None else, and where keys are no such thing."""
+        """The pages of the keys ``[value]``; None if one is a hole, or if the view's keys are not single integers."""
 
     def try_short(self, key: Any, reading: MapReading) -> Short | None:
-        """``try_pages`` of one key, quickly; None where it has to be asked (see ``lookups/binding.py``)."""
+        """``try_pages`` of one key, faster; None if ``try_pages`` must be asked (see ``lookups/binding.py``)."""
 
     def version(self, reading: MapReading) -> bytes | None:
-        """As long as it is the same, so are all answers that were read; None where that is not known."""
+        """While it is the same, so are all answers; None if that is not known."""
 
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
-        """Where the states of these keys are, for :meth:`states`; None where that is not in one place."""
+        """The places of these keys' states, for :meth:`states`; None if they are not in one shard."""
 
     def states(self, markers: Sequence[bytes], reading: MapReading) -> list[bytes | None]:
-        """As long as these are the same, so is the answer that was read of their keys, whatever else was published."""
+        """While these are the same, so is the answer for their keys, whatever else is published."""
 
     def again(self, keys: int, told: bool) -> bool:
-        """An answer for so many keys was given once more. Whether :meth:`tell` is to be called with the keys; ``told``
-        says that it was already, for this answer."""
+        """Count an answer for so many keys that was given again. True: call :meth:`tell` with the keys. ``told``: that
+        was done for this answer."""
 
     def tell(self, keys: Sequence[Any]) -> None:
-        """These keys were read: what is read is evicted last."""
+        """Report keys that were read, which are evicted last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The keys that ``try_pages`` of a look-up has just missed, as they were given and as they were bound."""
+    """Keys that ``try_pages`` of a look-up has just missed, as given and as bound."""
 
     lookup: PreparedLookup
     keys: Sequence[Any]
@@ -214,7 +212,7 @@ class Missed:
 
 
 class Deployment(Protocol):
-    """Calls raise errors of ``domains.errors``. Times are seconds; ``token`` is the Clock out of a write's token."""
+    """Methods raise errors of ``domains.errors``. Times are seconds; ``token`` is the clock in a write's token."""
 
     read_timeout: float
 
@@ -227,7 +225,7 @@ class Deployment(Protocol):
     async def execute(
         self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
     ) -> tuple[list[StatementResult], Clock]:
-        """Run statements of any kind in order. The clock is the position after the last write (``{}`` without one)."""
+        """Run statements of any kind in order. The clock is that of the last write (``{}`` without one)."""
 
     def prepare(self, view: str) -> PreparedLookup:
         """Raises NotFound with the nearest name."""
@@ -236,13 +234,13 @@ class Deployment(Protocol):
         """Like ``try_page``, but fills holes and waits for the token."""
 
     async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
-        """The page that ``try_page`` of this look-up has just missed for ``text``: not tried again, but filled."""
+        """The page that ``try_page`` of this look-up has just missed for ``text``: filled without another try."""
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""
 
     async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
-        """The pages of all that was missed, look-up by look-up: not tried again, but filled, together."""
+        """The pages of all missed keys, look-up by look-up: filled together, without another try."""
 
     async def insert(
         self,
@@ -251,30 +249,30 @@ class Deployment(Protocol):
         once: Once | None = None,
         duplicate: OnDuplicate = REFUSED,
     ) -> WriteResult:
-        """``duplicate`` says what becomes of a row whose key is taken.
+        """``duplicate`` says what to do with a row whose key is taken.
 
-        With a number of a stream it is done once, however often it is sent (``domains/store/storage.py``). Then raises
-        RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped; BadRequest where
-        ``duplicate`` is another than ``error``.
+        With ``once``, a number of a stream, the rows are inserted once, however often they are sent
+        (``domains/store/storage.py``). Then raises RowsRefused, with every row that cannot be stored; OutOfOrder if a
+        number is skipped; BadRequest if ``duplicate`` is not ``error``.
         """
 
     async def streams(self, table: str) -> dict[str, int]:
-        """The streams of numbered writes that the table remembers, and the last number that is done in all shards."""
+        """The streams of numbered writes that the table remembers, with the last number that all shards have done."""
 
     async def forget_stream(self, table: str, stream: str) -> None:
-        """Its next number is 1. Nothing happens if it is not known."""
+        """Forget a stream, if it is known: its next number is 1."""
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult: ...
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult: ...
 
     def held(self, view: str) -> AsyncIterator[bytes]:
-        """All that the view's reader holds, as lines of JSON (``lookups/view_dump.py``). Raises NotFound."""
+        """All rows of the view's reader, as lines of JSON (``lookups/view_dump.py``). Raises NotFound."""
 
     async def evict(self, view: str, keys: Sequence[Any]) -> int: ...
 
     async def migrate(self, sql: str) -> MigrationStatus:
-        """Queue a migration of DDL statements; raises at once what planning can tell."""
+        """Queue a migration of DDL statements; raises errors of its planning."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 
@@ -285,7 +283,7 @@ class Deployment(Protocol):
     def views(self) -> list[ViewInfo]: ...
 
     def schema(self) -> str:
-        """The statements that make all tables and views anew."""
+        """The statements that create all tables and views."""
 
     def explain(self, view: str) -> str:
         """The view's part of the dataflow as a tree: operators, state, indexes, provenance, why full."""
@@ -300,9 +298,10 @@ class Deployment(Protocol):
         """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
 
     async def archive(self) -> ArchivedPositions:
-        """Archive the base tables up to now. Raises BadRequest where there is no archive, ArchiveError."""
+        """Archive the base tables up to now. Raises BadRequest if there is no archive, ArchiveError."""
 
     def stopping(self) -> None:
-        """``close`` is to come, after the requests under way: what is built here, which may take hours, is given up."""
+        """``close`` will follow once the requests under way have ended: give up what is being built, which may take
+        hours."""
 
     async def close(self) -> None: ...

@@ -1,8 +1,7 @@
-"""The physical domains of a deployment as those who serve from them see them, wherever each is hosted.
+"""The interface of a deployment to its physical domains, wherever each is hosted.
 
-Everything that a deployment does for its clients comes down to these few calls, each to one domain: the embedded
-deployment has them done by its own dataflow thread (``local_hosts.py``), a cluster's by the worker that hosts the
-domain now.
+All that a deployment does for its clients comes down to these few calls, each to one domain: in the embedded deployment
+its own dataflow thread does them (``local_hosts.py``), in a cluster the worker that hosts the domain.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from worker.reader_map.merging import HeldRow
 
 @dataclass(frozen=True, slots=True)
 class ReaderShard:
-    """One shard of a view's reader: where it stands, and how its rows lie in the reader map of that domain's host."""
+    """One shard of a view's reader: its domain, and the layout of its rows in the reader map of the domain's host."""
 
     domain: DomainIndex
     node: NodeIndex
     layout: ReaderLayout
     client: ReaderClient | None
-    """None: the map is on another machine, and whoever hosts the domain is asked."""
+    """None: the map is on another machine, and the domain's host is asked."""
     bases: frozenset[str]
-    """The base shards that its rows come from."""
+    """The base shards that its rows are computed from."""
 
     def concerns(self, token: Clock) -> Clock:
-        """Of a token, what this shard has to reach."""
+        """The part of a token that this shard must reach."""
         return {base: position for base, position in token.items() if base in self.bases}
 
 
@@ -45,15 +44,15 @@ Asked = tuple[ReaderShard, Sequence[BoundLookup]]
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """A table as whoever writes to it knows it, worked out once until it is altered."""
+    """What writes to a table need to know, worked out once until the table is altered."""
 
     schema: TableSchema
     version: int
-    """Of the schema: a write says which one it was made for."""
+    """The schema's; a write says which one it was made for."""
     shards: int
-    """The deployment's factor; the table may have fewer."""
+    """The deployment's number; the table may have fewer."""
     domains: tuple[DomainIndex, ...]
-    """Those of its shards, by their numbers."""
+    """Of its shards, by number."""
 
     @classmethod
     def of(cls, schema: TableSchema, shards: int) -> TableTarget:
@@ -62,59 +61,55 @@ class TableTarget:
 
 
 class SchemaChanged(Unavailable):
-    """The table was altered after a write to it was made and before it was done. Nothing was done: make it anew."""
+    """The table was altered between the making of a write and its doing. Nothing was done: make the write anew."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f'table "{table}" was altered meanwhile', hint="try again")
 
 
 class Hosts(Protocol):
-    """Calls raise TimeoutError at ``deadline``, which is a time of the event loop's clock."""
+    """Methods raise TimeoutError at ``deadline``, a time of the event loop's clock."""
 
     def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
-        """A reader as it stands in a domain."""
+        """The shard of a reader in a domain."""
 
     def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
-        """Whether the reader is known to reflect a token that concerns it. Asks nobody."""
+        """Whether the reader is known to reflect the token, without asking another process."""
 
     async def pages(
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
     ) -> list[bytes | None]:
-        """Wait for the token, have all keys filled, and answer what they hold then.
-
-        A page is None only where the reader is no longer there: it was dropped or replaced meanwhile.
-        """
+        """Wait for the token, fill all keys, and answer their pages. A page is None only if the reader was dropped or
+        replaced meanwhile."""
 
     async def parts(
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
     ) -> list[Parts | None]:
-        """The same, with the rows of each key by themselves: other keys of these look-ups are at other shards."""
+        """The same, with the rows of each key apart, to be merged with those of keys in other shards."""
 
     async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
-        """``pages`` of several readers without a token, all at once; those of one host in one message."""
+        """``pages`` of several readers at once, without a token."""
 
     def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
-        """All that the reader holds: first the clock that it reflects, exactly, then its rows.
+        """The exact clock that the reader reflects, and then all its rows.
 
-        Raises Unavailable where it is broken off (the reader has moved, or its map grew): begin again.
+        Raises Unavailable if it is broken off (the reader has moved, or its map grew): begin again.
         """
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
-        """Tell of keys that were read: a sample, which may be lost."""
+        """Report keys that were read: a sample, which may be lost."""
 
     async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
-        """How many of the keys were there."""
+        """Evict keys; answers how many of them were filled."""
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
-        """Answered when the write is durable and every reader in its domain reflects it.
-
-        The schema is that of the table when the operation was made; SchemaChanged where it is another by now.
-        """
+        """Returns when the write is durable and every reader in its domain reflects it. Raises SchemaChanged if the
+        table's schema is no longer the one that the operation was made for."""
 
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
-        """The same with a number, so that it may be sent again, and is, where it is not known to be done."""
+        """The same with a number, so that it can be, and is, sent again if it is not known to be done."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

@@ -1,4 +1,4 @@
-"""The common part of all deployments, whatever their domains run on: statements, look-ups, writes, and listings.
+"""The common part of both deployments: statements, look-ups, writes, and listings.
 
 ::
 
@@ -67,11 +67,11 @@ class Serving(ABC):
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
         self._targets: dict[str, TableTarget] = {}
-        """Of the tables that were written to; empty again with each new state."""
+        """Of tables that were written to; emptied with each new state."""
         self._turn = 0
-        """Writes so far: whose rows may go to any shard go to one after the other."""
+        """Writes so far: rows that may go to any shard go to the shards by turns."""
         self._retired = [0, 0]
-        """Hits and misses of look-ups that are no longer in use."""
+        """Hits and misses of retired look-ups."""
         self._selects = Selects(self)
         self._statements = Statements(self, self._selects)
 
@@ -82,10 +82,8 @@ class Serving(ABC):
 
     @abstractmethod
     async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
-        """Have a migration done, and wait until ``state`` shows it; raises what made it fail.
-
-        ``parsed`` is what the entry's statements parse to, where the caller has done that.
-        """
+        """Run a migration, and return when ``state`` shows it; raises the error that made it fail. ``parsed`` are the
+        entry's statements, if the caller has parsed them."""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         """See :class:`controller.deployment.Deployment`."""
@@ -129,15 +127,15 @@ class Serving(ABC):
         return ShardedLookup(info, binding, shards, self.hosts, decides)
 
     def is_unbuilt(self, reader: NodeIndex) -> bool:
-        """Whether a reader that is planned does not stand yet."""
+        """Whether a planned reader is not built yet."""
         return False
 
     async def until_built(self, reader: NodeIndex, view: str) -> None:
-        """Returns when it stands. Raises Unavailable where that takes long."""
-        raise AssertionError(f'the reader of view "{view}" stands')
+        """Returns when the reader is built. Raises Unavailable if that takes long."""
+        raise AssertionError(f'the reader of view "{view}" is built')
 
     def changed(self, before: State, after: State) -> None:
-        """Look-ups of views that went, or that were given a reader, are to be prepared anew."""
+        """Retire the look-ups of views that were dropped or replaced, or got a reader."""
         self._targets.clear()
         for name in list(self._lookups):
             gone = after.planned.get(name) is not before.planned.get(name)
@@ -145,7 +143,7 @@ class Serving(ABC):
                 self.retire(name)
 
     def retire(self, name: str) -> None:
-        """The view's look-up is no longer good: whoever holds it prepares it anew."""
+        """Mark the view's look-up as stale: its users prepare another one."""
         lookup = self._lookups.pop(name)
         lookup.stale = True
         self._retired[0] += lookup.hits
@@ -163,8 +161,8 @@ class Serving(ABC):
         return hits, misses
 
     def with_reads(self, views: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Of each view also what this process has read of it since its look-up was prepared; ``seconds`` were spent
-        filling its holes."""
+        """Add to each view its hits and misses in this process since its look-up was prepared, and the ``seconds`` that
+        filling its holes took."""
         shown: dict[str, dict[str, Any]] = {}
         for name, told in views.items():
             lookup = self._lookups.get(name.lower())
@@ -211,7 +209,7 @@ class Serving(ABC):
                 lookup = _own(wanted[place])
                 lookup.misses += len(filled_ones)
                 lookup.seconds += (self._loop.time() - began) / len(found)  # They were filled as one.
-        # Readers that stand in several shards, and those that were replaced meanwhile, are asked one by one.
+        # Readers in several shards, and those that were replaced meanwhile, are asked one by one.
         others = [place for place in range(len(wanted)) if place not in found]
         filled = await asyncio.gather(*(self._filled_keys(wanted[place]) for place in others))
         answers: dict[int, Sequence[bytes | None]] = {**found, **dict(zip(others, filled, strict=True))}
@@ -241,13 +239,13 @@ class Serving(ABC):
         return page
 
     def _checked(self, token: Clock) -> Clock:
-        """A token is of this deployment, as far as its form shows: those of one shard and of several look different."""
+        """The token, if by its form it may be of this deployment: tokens of one shard and of several look different."""
         if self.state.shards > 1 and not all("@" in base for base in token):
             raise BadRequest("the token is of another deployment", hint='send the "token" of a write to this one')
         return token
 
     async def _ready(self, view: str) -> ViewLookup:
-        """A view's look-up; a view without a reader is given one first, and one that is being built is waited for."""
+        """A view's look-up. A view without a reader gets one first, and one that is being built is waited for."""
         while not (lookup := self.prepare(view)).shards:
             reader = self.state.flow.readers.get(view.lower())
             if reader is None:
@@ -263,10 +261,8 @@ class Serving(ABC):
         token: Clock | None,
         bound: tuple[ViewLookup, Sequence[BoundLookup]] | None = None,
     ) -> list[bytes]:
-        """Have the keys filled, and what they hold then. Tried again only where the reader was replaced meanwhile.
-
-        ``bound``: what they are of a look-up, where the caller has that already.
-        """
+        """Fill keys, and answer their pages; repeated only if the reader was replaced meanwhile. ``bound``: a look-up
+        and the keys bound to it, if the caller has them already."""
         deadline = self._loop.time() + self.read_timeout
         while True:
             if bound is None or bound[0].stale or not bound[0].shards:
@@ -313,9 +309,9 @@ class Serving(ABC):
     # --- writes -------------------------------------------------------------------------------------------------
 
     async def write(self, operation: Operation) -> WriteResult:
-        """Answered when the write is durable and the readers of its domain reflect it; a token waits for the others.
+        """Returns when the write is durable and the readers of its domain reflect it; a token waits for the others.
 
-        Raises SchemaChanged where the table was altered since the operation was made: then nothing was done.
+        Raises SchemaChanged if the table was altered since the operation was made: then nothing was done.
         """
         table = self._target(operation.table)
         shard = 0
@@ -331,7 +327,7 @@ class Serving(ABC):
         return WriteResult(written.rows_affected, written.clock, written.first_id)
 
     def _target(self, name: str) -> TableTarget:
-        """:raises NotFound: no such table; with the nearest name."""
+        """Raises NotFound with the nearest name."""
         found = self._targets.get(name.lower())
         if found is None:
             state = self.state
@@ -340,11 +336,11 @@ class Serving(ABC):
 
     @staticmethod
     def now() -> str:
-        """The time that CURRENT_TIMESTAMP stands for, in UTC."""
+        """CURRENT_TIMESTAMP, in UTC."""
         return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        """What the attempt answers; it is repeated where a table was altered between its making and its doing."""
+        """The attempt's answer; it is repeated if a table was altered between the making of a write and its doing."""
         deadline = self._loop.time() + self.read_timeout
         while True:
             try:

@@ -18,22 +18,18 @@ from worker.dataflow.thread import DataflowThread
 from worker.service.status import memory_of
 
 Held = dict[NodeIndex, tuple[int, int]]
-"""Keys and bytes that a node holds, in all its shards together."""
+"""The number of keys and bytes of a node's state, in all its shards."""
 
 
 LOGGED_CHARACTERS = 200
-"""Of a user's text in a line of the log: enough to find the statement, whatever its size."""
+"""The most of a user's text in a line of the log: enough to recognise the statement."""
 
 
 def one_line(text: str) -> str:
-    """A user's text for a line of the log: on one line, without control characters, and not long."""
+    """A user's text for the log: on one line, without control characters, and not long."""
     shown = "".join(char if char.isprintable() else " " for char in text[: 2 * LOGGED_CHARACTERS])
     shown = " ".join(shown.split())
     return shown if len(shown) <= LOGGED_CHARACTERS else f"{shown[:LOGGED_CHARACTERS]}…"
-
-
-def health_of(dataflow: DataflowThread) -> str:
-    return dataflow.health
 
 
 def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
@@ -56,7 +52,7 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
             }
         )
     return {
-        "health": health_of(dataflow),
+        "health": dataflow.health,
         "storage_alarms": dataflow.alarms(),
         "uptime": round(uptime, 3),
         "memory": {
@@ -88,10 +84,10 @@ def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
 
 
 def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
-    """By sender and receiver, all lanes together: packets so far, and how many of them have not arrived."""
+    """By sender and receiver, over all lanes: the number of packets, and of those that have not arrived."""
     sent: dict[tuple[DomainIndex, DomainIndex], int] = {}
     lags: dict[tuple[DomainIndex, DomainIndex], int] = {}
-    # Of copies, and the receivers first: the thread that sends goes on meanwhile.
+    # On copies, since the dataflow thread goes on meanwhile; receivers first, so that no lag is negative.
     ends_here = [item for domain in dataflow.domains.values() for item in list(domain.links.incoming.items())]
     arrived = {link: end.sequence for link, end in ends_here}
     for domain in dataflow.domains.values():
@@ -103,7 +99,7 @@ def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
 
 
 def _table(dataflow: DataflowThread, schema: TableSchema) -> dict[str, int]:
-    """Over all of its shards; a position then counts the writes to each of them."""
+    """Over all of its shards; the position counts the writes to all of them."""
     rows = position = 0
     for index, domain in dataflow.domains.items():
         if any(stored.name == schema.name for stored in domain.store.tables()):
@@ -133,7 +129,7 @@ def held_by(dataflow: DataflowThread) -> Held:
 
 
 def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
-    """Nodes with what they keep and how many keys and bytes that is now, edges, and the links between domains."""
+    """Nodes with the size of their state, edges, and the links between domains."""
     nodes = [
         {
             "node": node.index,

@@ -15,7 +15,7 @@ from controller.embedded.opening import Opening
 from controller.embedded.reopening import Reopening
 from controller.migrating.migrator import Migrator
 from controller.serving import Serving
-from controller.status import graph_of, health_of, held_by, status_of
+from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
 from domains.plan.graph import NodeIndex
 from domains.store.storage import DISK_RESERVE
@@ -192,7 +192,7 @@ class LocalDeployment(Serving):
         return graph_of(self.state.flow, held_by(self.dataflow))
 
     async def health(self) -> str:
-        return self._reopening.text() if self._reopening.since else health_of(self.dataflow)
+        return self._reopening.text() if self._reopening.since else self.dataflow.health
 
     async def status(self) -> dict[str, Any]:
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())

@@ -1,27 +1,27 @@
-"""The thread that archives what a process hosts, while its domains serve.
+"""The thread that archives the tables of a process while its domains serve.
 
-**A pass is one cut of all tables between the same two steps, and its recipe is the one in force then.** A recipe is
-written before what it decides is done, so every table that it names is whole in the cut, or has nothing yet. A pass
-that fails for some of the tables is no cut, and is not recorded (``recipes.py``).
-
-At every interval, and when somebody asks, it makes a *pass*::
+At every interval, and on request, it makes a *pass*::
 
     between two steps    a cut of every base table that is here, and the recipe; nothing is read yet
-    sync                 what is archived is durable here first
+    sync                 rows are durable here before they are archived
     read, write          log → Parquet, slice by slice with rests between, so that the dataflow thread gets its turns
-    manifest             from here on it counts
-    between two steps    the log is trimmed of it, but for a tail and for what somebody holds
+    manifest             from here on the segment counts
+    between two steps    the archived log is trimmed, but for a tail and for what somebody holds
 
-Nothing that goes wrong here stops the serving or loses log: a shard that cannot be archived is an *alarm* in the status
-and is tried again, first soon and then less and less often. A table that is dropped meanwhile takes its log along: the
-cut cannot be completed, and the pass begins again with another, without the table.
+**A pass is one cut of all tables between the same two steps, with the recipe in force then.** A recipe is written
+before it is carried out, so every table that it names is whole in the cut, or still empty. A pass that fails for some
+of the tables is no cut, and is not recorded (``recipes.py``).
+
+No error here stops the serving or loses log: a shard that cannot be archived is an *alarm* in the status and is tried
+again, first soon and then less and less often. The log of a table that is dropped meanwhile is gone: the pass begins
+again with a new cut, without the table.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
@@ -31,12 +31,11 @@ from domains.archive.manifest import ArchiveError, ArchiveUnreachable
 from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
-from worker.archive.alarms import Alarms
+from worker.archive.compacting import Tidying
 from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow, wall_clock
 from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
-from worker.archive.tidying import Tidying
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import version_of
@@ -44,42 +43,86 @@ from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
 
 LOG_TAIL = 1_000
-"""Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need
-not read the archive. More would only take room."""
+"""Archived entries of each log that stay in RocksDB, so that readers of recent positions need not read the archive.
+More would only take room."""
 
 FIRST_RETRY = 1.0
 """Seconds after a failure; doubled with each further one, up to the interval."""
 
 REST_MAX = 0.05
-"""Seconds between two slices. A rest is twice as long as the slice took, so that two thirds of the time are left to
-others. A pass that takes longer than the interval rests no more: else a log might grow faster than it is archived."""
+"""The longest rest in seconds between two slices. A rest is twice as long as the slice took, so that two thirds of the
+time are left to others. After an interval a pass takes no more rests: else a log might grow faster than it is
+archived."""
 
 CUT_SECONDS = 30.0
-"""For the dataflow thread to come to a cut. Steps take milliseconds; longer, and something is wrong."""
+"""For the dataflow thread to make a cut. Steps take milliseconds; if it takes longer, something is wrong."""
 
 CUTS = 10
-"""Of a pass, each after a table was dropped while the one before was archived. Who drops more has no back-up now."""
+"""Of one pass: a table was dropped during each but the last. With more drops the pass fails."""
 
 _log = logging.getLogger("headrace.worker")
 Key = tuple[DomainIndex, str]
 
 
+@dataclass(slots=True)
+class Alarm:
+    error: HeadraceError
+    since: str
+    times: int = 1
+
+
+class Alarms:
+    """Lasting failures of archiving, by what failed (a base shard, "archive", "compaction"), which the status shows
+    until they are over. One thread writes, any may read."""
+
+    def __init__(self, now: Callable[[], str]) -> None:
+        self._now = now
+        self._alarms: dict[str, Alarm] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._alarms)
+
+    def sound(self, name: str, error: HeadraceError) -> None:
+        known = self._alarms.get(name)
+        if known is None:
+            _log.warning('archiving of "%s" fails: %s', name, error)
+            self._alarms[name] = Alarm(error, self._now())
+        else:
+            known.error, known.times = error, known.times + 1
+
+    def clear(self, name: str) -> None:
+        if self._alarms.pop(name, None) is not None:
+            _log.warning('archiving of "%s" goes on', name)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Drop the alarms of all others, which are not this process's any more."""
+        for name in self._alarms.keys() - set(names):
+            del self._alarms[name]
+
+    def document(self) -> list[dict[str, Any]]:
+        """JSON-ready."""
+        return [
+            {"of": name, "since": alarm.since, "times": alarm.times, "error": str(alarm.error)}
+            for name, alarm in list(self._alarms.items())
+        ]
+
+
 class ArchiverStopped(Exception):
-    """The process ends: what was begun is broken off."""
+    """The process ends, and archiving is broken off."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHold:
-    """Somebody needs the log from these positions on."""
+    """A request to keep the log from these positions on."""
 
     epoch: int
-    """Of the leader for whom it is: it ends with a later one."""
+    """Of the leader that asked; the hold ends with a later one."""
     positions: Clock
 
 
 @dataclass(slots=True)
 class PassRequest:
-    """Somebody who waits for a pass."""
+    """A caller that waits for a pass."""
 
     answer: Future[ArchivePass]
     hold: str | None
@@ -107,7 +150,7 @@ class Cuts:
 
 
 def _unexpected(doing: str, error: Exception) -> StorageFailure:
-    """A fault of ours, or a row that the archive's format cannot hold: to be an alarm like any other."""
+    """A bug, or a row that the archive's format cannot hold: an alarm like any other."""
     _log.exception("%s failed in a way that it should not", doing, exc_info=error)
     return StorageFailure(f"{doing} failed: {type(error).__name__}: {error}", hint="the worker's log has the details")
 
@@ -117,7 +160,7 @@ class TableLeft(NotFound):
 
 
 class Archiver:
-    """``recipe`` answers the recipe in force, where this process is the whole deployment."""
+    """``recipe`` gives the recipe in force, if this process is the whole deployment."""
 
     def __init__(
         self,
@@ -150,7 +193,7 @@ class Archiver:
         self._thread.start()
 
     def close(self) -> None:
-        """Break off what is under way. To be called before the dataflow is closed."""
+        """Break off what is under way. Call it before the dataflow is closed."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -169,11 +212,11 @@ class Archiver:
     # --- from any thread ----------------------------------------------------------------------------------------
 
     def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[ArchivePass]:
-        """Archive up to now; the future has what was cut of the base shards that are here.
+        """Archive up to now; the future has the cut of the base shards that are here.
 
         With ``hold``, the log after these positions stays until ``release``, or until a leader of a later epoch is
-        heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then. What
-        is ``urgent`` takes no rests.
+        heard of. The future has an ArchiveError if a shard could not be archived; nothing is held then. An ``urgent``
+        pass takes no rests.
         """
         asked = PassRequest(Future(), hold, epoch, urgent)
         asked.answer.set_running_or_notify_cancel()
@@ -185,7 +228,7 @@ class Archiver:
         return asked.answer
 
     def release(self, hold: str) -> None:
-        """Nothing happens if it is not held."""
+        """End a hold, if there is one of the name."""
         with self._changed:
             self._holds.pop(hold, None)
 
@@ -216,7 +259,7 @@ class Archiver:
 
     def _run(self) -> None:
         failures = 0
-        wait = min(FIRST_RETRY, self.options.interval)  # What is wrong with the URL is to be seen soon.
+        wait = min(FIRST_RETRY, self.options.interval)  # A wrong URL must show soon.
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._asked or self._stopping, wait)
@@ -249,7 +292,7 @@ class Archiver:
             )
 
     def _pass(self, asked: list[PassRequest]) -> ArchivePass | HeadraceError:
-        """The archived cut, or the reason why not all was archived."""
+        """The archived cut, or the reason why a table was not archived."""
         self._urgent = any(each.urgent for each in asked)
         self._pass_began = self._slice_began = time.monotonic()
         try:
@@ -280,8 +323,7 @@ class Archiver:
         return cuts, errors
 
     def _cut(self, asked: list[PassRequest]) -> Cuts:
-        """Of all tables at the same moment; the log from there on is held for whoever asked for it, before any of it
-        could be trimmed."""
+        """Cut all tables at the same moment; the holds of the callers begin there, before any log could be trimmed."""
 
         def take() -> Cuts:
             cuts = Cuts(after(time_text(self._clock()), self.last_pass or ""), recipe=self._recipe and self._recipe())
@@ -289,7 +331,7 @@ class Archiver:
                 if isinstance(host.domain.store, RocksStore):
                     for schema in host.domain.store.tables():
                         key = index, schema.name
-                        # Of a table that is new here the log may not reach back to where its archive ends.
+                        # The log of a table that is new here may not reach back to the end of its archive.
                         cuts.hosts[key] = host, host.domain.store.cut(schema.name, rows=not self._knows(key, host))
             positions = {host.domain.base_name(cut.schema): cut.position for host, cut in cuts.hosts.values()}
             with self._changed:
@@ -320,8 +362,8 @@ class Archiver:
     # --- one shard ----------------------------------------------------------------------------------------------
 
     def _archive_all(self, place: Place, cuts: Cuts) -> list[HeadraceError]:
-        """What kept it from archiving some of them. Raises ArchiveUnreachable where none can be: a server that is away
-        is asked twice and not once for each table, since that takes seconds, and whoever stops the process waits."""
+        """Archive all tables; answers the errors. Raises ArchiveUnreachable if the archive is away: it is not asked
+        once for each table, since that takes seconds each, and the end of the process would wait."""
         errors = []
         for key in cuts.hosts:
             error = self._archive(place, key, cuts)
@@ -346,7 +388,7 @@ class Archiver:
             self._trim(key, base, archive)
         except ArchiverStopped:
             raise
-        except Exception as error:  # One table that cannot be archived keeps no other from it.
+        except Exception as error:  # The other tables are archived all the same.
             self.archives.pop(key, None)  # The manifest is read anew.
             if self._has_left(key, cut):
                 return TableLeft(f'table "{key[1]}" was dropped while it was archived', hint="try again")
@@ -371,7 +413,7 @@ class Archiver:
         return known is not None and known.manifest.epoch == host.domain.incarnation
 
     def _has_left(self, key: Key, cut: TableCut) -> bool:
-        """Whether the table is gone; a shard that went to another process is not."""
+        """Whether the table was dropped, and not only moved to another process."""
 
         def left() -> bool:
             host = self._dataflow.hosted.hosts.get(key[0])
@@ -394,7 +436,7 @@ class Archiver:
 
         def trim() -> int:
             store = self._store(key, archive.manifest.identity)
-            needed = self._dataflow.hosted.hosts[key[0]].domain.log_needed(key[1])  # A replay's, hold or none.
+            needed = self._dataflow.hosted.hosts[key[0]].domain.log_needed(key[1])  # By a replay.
             reached: int = up_to if needed is None else min(up_to, needed)
             store.trim_log(key[1], reached)
             return reached
@@ -402,7 +444,7 @@ class Archiver:
         self._trimmed[key] = self._between_steps(trim)
 
     def _store(self, key: Key, identity: str) -> RocksStore:
-        """Of the table as it was cut. Raises NotFound where it is gone."""
+        """The store of the table that was cut. Raises NotFound if it is gone."""
         host = self._dataflow.hosted.hosts.get(key[0])
         store = None if host is None else host.domain.store
         if not isinstance(store, RocksStore) or store.table(key[1]).identity != identity:
@@ -410,7 +452,7 @@ class Archiver:
         return store
 
     def _forget_others(self, cuts: Cuts) -> None:
-        """Shards that are not here any more are no business of this process, nor are their alarms."""
+        """Drop the archives and alarms of shards that are not here any more."""
         bases = {host.domain.base_name(cut.schema) for host, cut in cuts.hosts.values()}
         for key in [key for key in self.archives if key not in cuts.hosts]:
             del self.archives[key]

@@ -1,4 +1,4 @@
-"""Everything that an archive has, read and compared with what its manifests say."""
+"""A check of an archive: all is read, and compared with the manifests."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class CheckedShard:
 
 
 def check_archive(place: Place) -> Iterator[CheckedShard]:
-    """Shard by shard: each file's size, digest, columns and rows, each row's sequence, that no log lacks, and that
-    the fold is one that a table can have.
+    """Check shard by shard each file's size, digest, columns and rows, each row's sequence, that no part of the log is
+    missing, and that the fold is a possible state of the table.
 
     :raises ArchiveUnreachable, ManifestDamaged: nothing can be said at all.
     """
@@ -45,7 +45,7 @@ def problems_of(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]
 
 
 def _problems_of_fold(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
-    """A snapshot with rows of later positions than its own has them once more in the log behind it."""
+    """For instance, a snapshot may have rows of later positions than its own, which the log then repeats."""
     key = manifest.schemas[-1].primary_key
     keys: set[int] = set()
     types = RowTypes(manifest.schema_at(manifest.position))
@@ -53,8 +53,8 @@ def _problems_of_fold(place: Place, manifest: ShardManifest) -> Iterator[Archive
         for part in fold(place, manifest, manifest.position):
             check_rows(types, manifest.shard, [row for row, _ in part])
             for row, weight in part if key else ():
-                # Its hash alone, of 64 bits, to hold the keys of a large table: that two are equal by chance is damage
-                # where none is, once in 10⁷ checks of a million rows.
+                # Only the keys' hashes, of 64 bits, to save memory. Two that are equal by chance are a false alarm,
+                # once in 10⁷ checks of a million rows.
                 known = len(keys)
                 keys.add(hash(repr([row[column] for column in key])))  # Hashes of -1 and -2 are equal, of texts not.
                 if weight > 1 or len(keys) == known:

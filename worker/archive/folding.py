@@ -1,7 +1,7 @@
 """The fold of an archive: the rows of a shard as of a position, with their weights, in bounded memory.
 
-Where more rows were archived than are to be held at once, they are dealt out to files in a scratch directory first,
-equal rows to the same file, and each file is folded by itself::
+If there are more archived rows than may be held at once, they are first spread over files in a scratch directory, equal
+rows to the same file, and each file is folded by itself::
 
     snapshot, log ──► rows by hash ──► file 0 ──► Σ weight by row ──► rows
                                    └─► file 1 ──► …
@@ -26,19 +26,18 @@ from domains.plan.graph import Columns
 from worker.archive.place import Place
 from worker.archive.segments import ColumnReader, read_columns, read_segment
 
-# Some columns of an archived table, equal rows as one: summed by Arrow before they become Python values.
-#
-# A bulk build reads the columns that it depends on (``migrations/backfill/stages.py``), in which many rows of a
-# large table agree: 47 million votes name 2.5 million stories. Arrow takes 0.3 µs a row, Python 2.5.
-
 COMBINED_BYTES = 128 * 2**20
-"""Of columns that are summed at once; about as much again is needed meanwhile. Where the sums are more than half of it,
-they go on: equal rows may come twice then."""
+"""Of columns that are summed at once; about as much again is needed meanwhile. Sums of more than half of it are handed
+on: equal rows may come twice then."""
 
 
 def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED_BYTES) -> Iterator[Any]:
-    """Arrow tables of the columns ``names`` and Σ ``_weight`` (int64), from record batches that have both. Weights of
-    zero are among them."""
+    """Some columns of an archived table, with equal rows summed by Arrow before they become Python values: tables of
+    the columns ``names`` and Σ ``_weight`` (int64), which may be zero.
+
+    A bulk build reads the columns that it depends on (``migrations/backfill/stages.py``), in which many rows of a large
+    table agree: 47 million votes name 2.5 million stories. Arrow takes 0.3 µs a row, Python 2.5.
+    """
     waiting: list[Any] = []
     size = 0
     for batch in batches:
@@ -55,7 +54,7 @@ def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED
 
 
 def _schema(batch: Any, names: Sequence[str]) -> Any:
-    """With weights that no sum exceeds."""
+    """With weights wide enough for any sum."""
     return pa.schema([*(pa.field(name, batch.schema.field(name).type) for name in names), (WEIGHT, pa.int64())])
 
 
@@ -68,19 +67,19 @@ HELD_ROWS = 500_000
 """Archived rows that are folded at once: some 200 MB of short rows."""
 
 FILES_MAX = 200
-"""Of one fold; with more, open files run short. Past HELD_ROWS × FILES_MAX rows the files grow instead."""
+"""Of one fold, since open files are limited. Above HELD_ROWS × FILES_MAX rows the files grow instead."""
 
 PART_ROWS = 4_096
-"""Rows that are handed on at once."""
+"""Rows of one part."""
 
 
 def log_of(
     place: Place, manifest: ShardManifest, position: int, after: int = 0, schema: TableSchema | None = None
 ) -> Iterator[list[tuple[int, Row, int]]]:
-    """(sequence, row, weight) of what the fold at a position consists of, in order, in the schema at the position or in
-    a later one.
+    """(sequence, row, weight) of the rows that the fold at a position sums up, in order, in the schema at the position
+    or in a later one.
 
-    Rows of a snapshot have its position as their sequence. ``after`` leaves out what is not above it.
+    Rows of a snapshot have its position as their sequence. Only sequences above ``after`` are given.
 
     :raises ArchiveError: something is missing or damaged; nothing is skipped.
     """
@@ -109,13 +108,13 @@ def fold(
     scratch: Path | None = None,
     read: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[list[Delta]]:
-    """The rows of the shard at a position, each once with its weight, part by part, in no particular order; those of
-    a snapshot alone in its order.
+    """The rows of the shard at a position, each once with its weight, part by part, in no particular order (a
+    snapshot's alone in its order).
 
-    They have the width of ``schema``, the table's now (else ``manifest.schema_at(position)``). Only ``columns``
-    (stored positions) are read where they are given: the others are None, and rows that differ in those alone are one.
-    ``scratch`` is where files may be put meanwhile; ``read`` is told of archived rows as they are read, mostly all of
-    them before the first part comes.
+    They have the width of ``schema``, the table's present one (default: ``manifest.schema_at(position)``). With
+    ``columns`` (stored positions) only these are read: the others are None, and rows that differ only in those are one.
+    ``scratch`` is a directory for files; ``read`` is told of archived rows as they are read, mostly before the first
+    part comes.
 
     :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
     """
@@ -125,7 +124,7 @@ def fold(
     else:
         deltas = _weights(log_of(place, manifest, position, schema=schema), read)
         if len(segments) == 1 and segments[0].kind == "snapshot":
-            yield from deltas  # It is a fold already.
+            yield from deltas  # A snapshot is a fold already.
             return
     rows = sum(segment.rows for segment in segments)
     if rows <= held_rows:
@@ -149,7 +148,7 @@ def _pruned(
     columns: Columns,
     read: Callable[[int], None],
 ) -> Iterator[list[Delta]]:
-    """The parts of the fold, with these columns; rows that agree in them have been added up as far as is cheap."""
+    """The rows to fold, with these columns only; most rows that agree in them are summed up."""
     have = 0
     for number, group in groupby(manifest.fold_of(position), lambda segment: segment.schema):
         segments = list(group)
@@ -215,7 +214,7 @@ def _deal_out(parts: Iterable[list[Delta]], paths: list[Path]) -> None:
 
 
 def _loaded(file: IO[bytes]) -> Iterator[list[Delta]]:
-    """Files that this process has just written there."""
+    """The parts of a file that this process has just written."""
     while True:
         try:
             part: Any = pickle.load(file)

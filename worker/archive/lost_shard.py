@@ -1,21 +1,21 @@
-"""A shard whose disk is gone, made from the archive where another worker has its data::
+"""Rebuilding a shard whose disk is lost, from the archive, in another worker's data directory::
 
     DIR/shards/rebuild-0003     built here: the fold of each table, rebuilt.json
     DIR/shards/0003             … renamed to this once it is whole and on disk
-    DIR/shards/given-up-0003-17 what was there before, if anything: never deleted, and never opened again
+    DIR/shards/given-up-0003-17 an earlier shard, if there was one: never deleted, and never opened again
 
-Before anything is read the archive is taken over for the epoch of the decision. So the former host, if it is not as
-dead as the operator thinks, archives nothing behind the position as of which the shard is rebuilt.
+Before anything is read the archive is taken over for the epoch of the decision. So the former host, if it is still
+alive, archives nothing after the position as of which the shard is rebuilt.
 
-**Positions that are lost are not given again.** A shard goes on at the greatest position that is known to have existed.
-So a token of a write that is lost never stands for another write, and no survivor's clock goes back. Where what was
-there before is at hand, and only damaged, its own record says it exactly. The archive goes on there with a snapshot:
-positions in between cannot be asked for.
+**Lost positions are not given again.** A shard goes on at the greatest position that is known to have existed. So the
+token of a lost write never stands for another write, and no survivor's clock goes back. If the earlier shard is at hand
+and only damaged, its acknowledged record has the exact position. The archive goes on there with a snapshot; positions
+in between cannot be restored.
 
-**A run stands for the fold only where it must be the same rows.** What Spark has folded and sorted before the decision
-is of a table and a position. Once the archive is taken over nobody appends to it, and a position is never given twice:
-so where table and position are still those of the archive, its rows are too. Else, and where a run is missing or
-damaged, the worker folds by itself, which needs nothing but the archive.
+**A run is used only if it must have the rows of the fold.** Spark has folded and sorted it before the decision, for a
+table and a position. Once the archive is taken over nobody appends to it, and a position is never given twice. So if
+table and position are still the archive's, the rows are the same. Otherwise, and if a run is missing or damaged, the
+worker folds by itself, for which it needs only the archive.
 """
 
 from __future__ import annotations
@@ -45,12 +45,8 @@ from worker.protocol.operations import ArchivedShard, RebuildShard, RebuiltTable
 from worker.rocks.acknowledged import AcknowledgedRecord
 from worker.rocks.store import RocksStore
 
-# A base shard's RocksDB from its archive: what a restore does, and a recovery without Spark.
-#
-# The fold is loaded row by row into a new table, whose position is then that of the fold. Its log begins there.
-
 STEP_ROWS = 4_096
-"""To one write of RocksDB; more make it no faster."""
+"""Of one write to RocksDB; more make it no faster."""
 
 Loaded = Callable[[int], None]
 
@@ -66,14 +62,14 @@ def rebuild_table(
     scratch: Path | None = None,
     loaded: Loaded = lambda rows: None,
 ) -> int:
-    """Make the manifest's table in a store that writes no log, as of a position; answers how many rows it has.
+    """Load the fold at a position into a new table of a store that writes no log; answers how many rows it has. The
+    table's position is then the fold's, and its log begins there. A restore uses this, too.
 
-    ``schema`` is what the table is to be, where it was altered since the position, or between it and the one that is
-    asked for. ``identity`` is that of the manifest only where this goes on with the same archive. ``loaded`` is told of
-    each part's rows. Not durable before the store is synced or closed.
+    ``schema`` is the table's, if it was altered since the position. ``identity`` is the manifest's only if the table
+    goes on with the same archive. ``loaded`` is told of each part's rows. The table is durable once the store is synced
+    or closed.
 
-    :raises ArchiveError: nothing is skipped, and no row is stored that does not fit; the store is then to be thrown
-        away.
+    :raises ArchiveError: a row is missing or does not fit; the store must then be thrown away.
     """
     wanted = schema or manifest.schema_at(position)
     padding, width = added_values(manifest.schema_at(position), wanted), len(wanted.columns)
@@ -102,7 +98,7 @@ _log = logging.getLogger("headrace.worker")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Out of what a table is loaded: the fold of a manifest at its last position."""
+    """A table is loaded from the fold of this manifest at its last position."""
 
     place: Place
     manifest: ShardManifest
@@ -110,7 +106,7 @@ class Source:
 
 
 def archived_shard(place: Place, shard: int) -> ArchivedShard:
-    """How far each base shard of this number is archived. Raises ArchiveError."""
+    """The archived position of each base shard of this number. Raises ArchiveError."""
     manifests = [each for each in all_manifests(place) if each.shard == shard]
     rows = sum(segment.rows for each in manifests for segment in each.fold_of(each.position))
     return ArchivedShard({each.base: each.position for each in manifests}, place.url, rows)
@@ -119,12 +115,11 @@ def archived_shard(place: Place, shard: int) -> ArchivedShard:
 def rebuild_shard(
     data: Path, url: str, asked: RebuildShard, loaded: Callable[[int], None] = lambda rows: None
 ) -> ShardRebuilt:
-    """Make the shard's directory below ``data``, or answer what was made of it for the same decision.
+    """Rebuild the shard below ``data``, or answer the result if that was done for the same decision. It may take long;
+    ``loaded`` is told of rows as they are loaded.
 
-    ``loaded`` is told of rows as they are loaded. It may take long.
-
-    :raises ArchiveError: something is missing or damaged; nothing is made.
-    :raises StorageFailure: the disk, or another worker of the same directory is at it.
+    :raises ArchiveError: something is missing or damaged; nothing is changed.
+    :raises StorageFailure: the disk fails, or another worker of the directory is rebuilding the shard.
     """
     directory = shard_directory(data, asked.shard)
     try:
@@ -140,7 +135,7 @@ def rebuild_shard(
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """For as long as the process lives, whatever becomes of it. Raises StorageFailure where another one has it."""
+    """A lock, which ends with the process at the latest. Raises StorageFailure if another process has it."""
     with (directory.parent / f"lock-{directory.name}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +145,7 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _made(directory: Path, decided: int) -> ShardRebuilt | None:
-    """The shard that was made for this decision; None where the directory is missing, or of something else."""
+    """The result, if the shard was already rebuilt for this decision."""
     try:
         document = opened(json.loads((directory / REBUILT).read_text("utf-8")))
     except FileNotFoundError:
@@ -191,10 +186,10 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
 
 
 def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
-    """The record of the shard that is given up, where it is here and damaged: it names its loss exactly."""
+    """The acknowledged record of an earlier shard that is here and damaged: its positions are exact."""
     try:
         record = AcknowledgedRecord(base)
-    except (FileNotFoundError, StorageFailure):  # It is not here, not whole, or used by whoever does not know yet.
+    except (FileNotFoundError, StorageFailure):  # It is not here, damaged, or still open in another process.
         return {}
     record.close()
     return {each: at for each, schema in asked.bases.items() if (at := record.last.positions.get(schema.name))}
@@ -203,20 +198,20 @@ def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
 def _tables(
     making: Path, place: Place, manifests: list[ShardManifest], asked: RebuildShard, loaded: Callable[[int], None]
 ) -> tuple[RebuiltTable, ...]:
-    """All tables in a store below ``making``, from runs where there are any that count."""
+    """All tables, in a store below ``making``; from runs if these count."""
     if asked.runs:
         try:
             sources = [_source(place, each, Place(asked.runs)) for each in manifests]
             return tuple(_load(making, manifests, sources, asked, loaded))
         except ArchiveError as error:
-            # It may as well be the archive itself: then the next try reports it.
+            # If it is the archive itself, the next attempt reports it.
             _log.warning("the runs of shard %d are not used: %s", asked.shard, error)
             shutil.rmtree(making / "base", ignore_errors=True)
     return tuple(_load(making, manifests, [Source(place, each) for each in manifests], asked, loaded))
 
 
 def _source(place: Place, manifest: ShardManifest, runs: Place) -> Source:
-    """``manifest`` is that of the archive, taken over. Raises ArchiveError."""
+    """``manifest`` is the archive's, taken over. Raises ArchiveError."""
     if not manifest.position:
         return Source(place, manifest)
     run = load_manifest(runs, manifest.table, manifest.shard)
@@ -253,7 +248,7 @@ def _load(
             yield RebuiltTable(manifest.base, position, rows, known, source.run)
         archived = {each.base for each in manifests}
         for base, schema in sorted(asked.bases.items()):
-            # Created after the last archiving: without rows now, but others have heard of its positions.
+            # Created after the last archiving: its rows are lost, but others know its positions.
             if base not in archived and (known := asked.known.get(base, 0)):
                 store.create_table(schema)
                 store.commit([(schema.name, known, [])])

@@ -1,9 +1,9 @@
-"""The manifest of a shard: read, and changed by those who may.
+"""The manifest of a shard: read, taken over, changed.
 
-Whoever changes one reads it first, compares its epoch with its own, and replaces it as a whole. A shard that has gone
-on elsewhere has a manifest of a later epoch, and its former host, which may not know yet, is refused by name. On a
-directory the three are one act, under a lock; behind a URL they are not: two that meet within the same milliseconds are
-told apart by their next change.
+A process that changes one reads it first, compares its epoch with its own, and replaces the whole. If the shard has
+gone on elsewhere the manifest has a later epoch, and its former host, which may not know yet, gets an error. In a
+directory this happens under a lock; behind a URL it does not: a conflict within the same milliseconds shows at the next
+change.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from worker.archive.place import Place
 
 
 def load_manifest(place: Place, table: str, shard: int) -> ShardManifest | None:
-    """None where nothing is archived. Raises ManifestDamaged, ArchiveUnreachable."""
+    """None if nothing is archived. Raises ManifestDamaged, ArchiveUnreachable."""
     return _read(place, manifest_file(table, shard))
 
 
 def all_manifests(place: Place, *, former: bool = False) -> list[ShardManifest]:
-    """Of all shards that are archived, in the order of their names; ``former``: those of dropped tables too."""
+    """The manifests of all archived shards, by name; ``former``: also those of dropped tables."""
     found: list[ShardManifest] = []
     for directory in place.directories():
         if not directory.startswith("table="):
@@ -50,7 +50,7 @@ def all_manifests(place: Place, *, former: bool = False) -> list[ShardManifest]:
 
 
 def former_manifests(place: Place, table: str, shard: int) -> list[ShardManifest]:
-    """Of the tables of this name that were dropped, as far as they are kept."""
+    """Those of dropped tables of this name, as far as they are kept."""
     directory = shard_directory(table, shard)
     names = [name for name in place.files(directory) if name.startswith("manifest-") and name.endswith(".json")]
     read = [_read(place, f"{directory}/{name}") for name in names]
@@ -58,12 +58,12 @@ def former_manifests(place: Place, table: str, shard: int) -> list[ShardManifest
 
 
 def take_over(place: Place, new: ShardManifest) -> ShardManifest:
-    """Write a shard's manifest from now on; ``new`` says of which table, and in which epoch.
+    """Become the writer of a shard's manifest; ``new`` has the table and the epoch.
 
-    What is there goes on if it is of the same table; that of another one is put aside.
+    An existing manifest goes on if it is of the same table; that of another table is put aside.
 
     :raises ArchiveFenced: a later epoch has it.
-    :raises OtherTable: the deployment that is archived here has another number of shards.
+    :raises OtherTable: the archive is of a deployment with another number of shards.
     """
     directory = shard_directory(new.table, new.shard)
     with place.locked(directory):
@@ -87,7 +87,7 @@ def take_over(place: Place, new: ShardManifest) -> ShardManifest:
 def change_manifest(
     place: Place, known: ShardManifest, change: Callable[[ShardManifest], ShardManifest]
 ) -> ShardManifest:
-    """Replace the manifest that this process has written or read as ``known`` by what ``change`` makes of it.
+    """Replace the manifest, which this process knows as ``known``, by what ``change`` makes of it.
 
     :raises ArchiveFenced: a later epoch has taken it over since.
     :raises OtherTable: the table was dropped and another created.
@@ -109,7 +109,7 @@ def change_manifest(
 
 
 def write_manifest(place: Place, manifest: ShardManifest) -> None:
-    """Where nobody else writes: into a back-up."""
+    """Without a check, for a back-up, which has no other writer."""
     _write(place, manifest_file(manifest.table, manifest.shard), manifest)
 
 

@@ -1,7 +1,7 @@
-"""Files below a URL: a directory, or whatever pyarrow knows a file system for (``s3://``, ``hdfs://``, ``gs://`` …).
+"""Files below a URL: a directory, or any file system that pyarrow knows (``s3://``, ``hdfs://``, ``gs://`` …).
 
-Names are relative to the URL, with ``/`` between their parts. What is written to a directory of this machine is on its
-disk when the call returns: the base log is trimmed after it.
+Names are relative to the URL, with ``/`` between their parts. A file in a directory of this machine is on its disk when
+the call returns, since the base log is trimmed then.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from pyarrow import fs
 from domains.archive.manifest import ArchiveUnreachable, ArchiveUnusable, url_below
 from domains.errors import BadRequest, NotFound
 
-# A URL's file system: pyarrow's, with what has to be said of each kind, and its errors in one line.
-
 OBJECT_STORES = ("s3", "gcs", "abfs")
-"""By pyarrow's names. They show an object when it is written to its end, and not before."""
+"""By pyarrow's names. They show an object only when it is wholly written."""
 
 NO_DIRECTORIES = ("s3", "gcs")
-"""Where a directory is what names have in common: none is made, and so nobody must see to the bucket before each file.
-Azure's store may have real ones."""
+"""A directory there is only a common prefix of names, and is not created, which saves a request for each file. Azure's
+store may have real ones."""
 
 SPARKS_NAMES = {"s3a": "s3"}
-"""The archive's URL may be given as in Spark's settings."""
+"""Schemes of Spark's settings that are accepted, too."""
 
 GCS_PATIENCE = 10
-"""Seconds for which Google's client tries a request again. Its own quarter of an hour would keep a process that long
-from stopping; the archiver tries again by itself."""
+"""Seconds for which Google's client retries a request. Its default, a quarter of an hour, would keep a process from
+stopping; the archiver itself tries again."""
 
 LIBHDFS = "Java with its JAVA_HOME, Hadoop's libhdfs.so with HADOOP_HOME, and CLASSPATH: see docs/archive.md"
 
@@ -44,7 +42,7 @@ def open_file_system(url: str) -> tuple[Any, str]:
     """The file system, and the path in it.
 
     :raises ArchiveUnusable: there is none for such a URL, or it needs a library that is not here.
-    :raises ArchiveUnreachable: anything else, which may pass.
+    :raises ArchiveUnreachable: any other error, which may pass.
     """
     if "://" not in url:
         return fs.LocalFileSystem(), str(Path(url).expanduser().absolute())
@@ -57,7 +55,7 @@ def open_file_system(url: str) -> tuple[Any, str]:
             hint="give a directory, or a URL that pyarrow understands",
         ) from error
     except OSError as error:
-        # Of a library that is missing, pyarrow tells every place where it has looked, the first time.
+        # For a missing library pyarrow lists every place where it has looked.
         if "load libjvm" in str(error) or "load libhdfs" in str(error):
             told, hint = "libhdfs or Java's libjvm cannot be loaded", f"install {LIBHDFS}"
             raise ArchiveUnusable(f'cannot use "{url}" as an archive: {told}', hint=hint) from error
@@ -74,10 +72,9 @@ def _for_pyarrow(scheme: str, rest: str) -> str:
 
 
 def check_usable(url: str) -> None:
-    """Raises ArchiveUnusable: what can never work is an error at the start. What may be away for now is not waited
-    for."""
+    """Raises ArchiveUnusable if the URL can never work. An archive that is away for now is no error."""
     if url.partition("://")[0] in (*OBJECT_STORES, *SPARKS_NAMES, "gs", "abfss"):
-        return  # To open it may be to ask it for its region.
+        return  # Opening these may need a request.
     try:
         open_file_system(url)
     except ArchiveUnusable:
@@ -87,7 +84,7 @@ def check_usable(url: str) -> None:
 
 
 def hint_for(opened_by: str) -> str:
-    """The hint for a place that does not work, by its scheme or pyarrow's name of it."""
+    """The hint for a place that does not work, by its scheme or pyarrow's type name."""
     kind = SPARKS_NAMES.get(opened_by, opened_by)
     if kind == "s3":
         return (
@@ -104,16 +101,16 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-# Times as an archive writes them: UTC, ISO 8601, to the millisecond, so that their texts are in their order.
+# Times in an archive are UTC, ISO 8601, to the millisecond, so that their texts sort by time.
 
 
 def time_text(seconds: float) -> str:
-    """Of seconds since 1970: ``2026-01-31T08:00:00.000Z``."""
+    """Seconds since 1970 as ``2026-01-31T08:00:00.000Z``."""
     return _text(datetime.fromtimestamp(seconds, UTC))
 
 
 def parse_time(text: str) -> str:
-    """The same of what a person wrote; without a zone it is UTC. Raises BadRequest."""
+    """The same for a time that a person wrote; without a zone it is UTC. Raises BadRequest."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -123,7 +120,7 @@ def parse_time(text: str) -> str:
 
 
 def after(time: str, earlier: str) -> str:
-    """The time, or the first one after the earlier one where a clock was set back."""
+    """The time, or, if the clock was set back, the first one after the earlier time."""
     return time if time > earlier else _text(datetime.fromisoformat(earlier) + timedelta(milliseconds=1))
 
 
@@ -132,14 +129,14 @@ def _text(moment: datetime) -> str:
 
 
 DIGEST_BYTES = 16
-"""Of blake2b: against damage, not against malice."""
+"""Of blake2b: enough against damage, not against malice."""
 
 CHUNK_BYTES = 2**20
-"""That are read at once to work out a digest."""
+"""Read at once for a digest."""
 
 
 class FileSink:
-    """A file-like object that passes on what is written, and knows its size and digest."""
+    """A file-like object that passes on what is written, and counts its size and digest."""
 
     closed = False
 
@@ -169,35 +166,35 @@ class FileSink:
         return False
 
     def flush(self) -> None:
-        """Nothing is held back here; the file is whole when it is closed."""
+        """Nothing is buffered here."""
 
     def close(self) -> None:
-        """Parquet's writer is not the one who closes the stream."""
+        """Nothing: ``Place.sink`` closes the stream, not Parquet's writer."""
 
 
 class Place:
-    """All methods raise ArchiveUnreachable where the place does not do what it is asked."""
+    """All methods raise ArchiveUnreachable if the file system fails."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._fs, path = open_file_system(url)
         self.local = isinstance(self._fs, fs.LocalFileSystem)
-        """Whether it is a directory of this machine, or one that is mounted."""
+        """Whether it is a directory of this machine, perhaps a mounted one."""
         self._replaces_whole = self._fs.type_name in OBJECT_STORES
         self._flat = self._fs.type_name == "gcs"
-        """Where pyarrow does not list a directory that is only in names: an archive that was copied has no other."""
+        """Whether pyarrow does not list directories that exist only in names, as in an archive that was copied."""
         self._has_directories = self._fs.type_name not in NO_DIRECTORIES
         self._root = path.rstrip("/")
 
     def at(self, file: str) -> str:
-        """The path by which the file system knows a file."""
+        """A file's path in the file system."""
         return f"{self._root}/{file}" if file else self._root
 
     def shown(self, file: str) -> str:
         return url_below(self.url, file) if file else self.url
 
     def answers(self) -> bool:
-        """Whether it can be reached at all. Of a server that is away, that takes many seconds."""
+        """Whether it can be reached at all. If the server is away, this takes many seconds."""
         try:
             self._fs.get_file_info(self._root or "/")
         except (OSError, pa.ArrowException):
@@ -207,7 +204,7 @@ class Place:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def there(self) -> Place:
-        """Itself, for who only reads. Raises NotFound where there is no such directory, or nothing under such a URL."""
+        """Itself, for reading. Raises NotFound if there is no such directory, or nothing under the URL."""
         with self._reaching(""):
             info = self._fs.get_file_info(self._root or "/")
         if info.type is not fs.FileType.Directory:
@@ -215,20 +212,20 @@ class Place:
         return self
 
     def size(self, file: str) -> int | None:
-        """In bytes; None where there is no such file."""
+        """In bytes; None if there is no such file."""
         with self._reaching(file):
             info = self._fs.get_file_info(self.at(file))
         return int(info.size) if info.type is fs.FileType.File else None
 
     def read(self, file: str) -> bytes | None:
-        """None where there is no such file."""
+        """None if there is no such file."""
         if self.size(file) is None:
             return None
         with self._reaching(file), self._fs.open_input_stream(self.at(file)) as stream:
             return bytes(stream.read())
 
     def source(self, file: str) -> Any:
-        """For Parquet's reader; it is to be closed."""
+        """For Parquet's reader; the caller closes it."""
         with self._reaching(file):
             return self._fs.open_input_file(self.at(file))
 
@@ -240,7 +237,7 @@ class Place:
         return found.hexdigest()
 
     def files(self, directory: str = "") -> list[str]:
-        """The names of the files directly in a directory; none where it is not there."""
+        """The names of the files directly in a directory, which may be missing."""
         return [info.base_name for info in self._listed(directory) if info.type is fs.FileType.File]
 
     def directories(self, directory: str = "") -> list[str]:
@@ -258,7 +255,7 @@ class Place:
 
     @contextmanager
     def sink(self, file: str) -> Iterator[FileSink]:
-        """A new file, which is whole and on disk at the end of the block. One that is broken off is deleted."""
+        """A new file, which is whole and on disk at the end of the block. After an error it is deleted."""
         with self._reaching(file):
             if self._has_directories:
                 self._fs.create_dir(self.at(file).rpartition("/")[0], recursive=True)
@@ -273,7 +270,7 @@ class Place:
             raise
 
     def replace(self, file: str, data: bytes) -> None:
-        """Write a file as a whole: whoever reads it meanwhile sees what was before, or this."""
+        """Write a file atomically: readers see the old content or the new."""
         if self._replaces_whole:
             with self.sink(file) as sink:
                 sink.write(data)
@@ -288,18 +285,18 @@ class Place:
             self._sync(file)
 
     def delete(self, file: str) -> None:
-        """Nothing happens where it is not there."""
+        """Nothing happens if it is not there."""
         with self._reaching(file):
             self._delete(file)
 
     def delete_all(self, directory: str = "") -> None:
-        """A directory with all below it; nothing happens where it is not there."""
+        """Delete a directory with all below it; nothing happens if it is not there."""
         with self._reaching(directory):
             if self._fs.get_file_info(self.at(directory)).type is fs.FileType.Directory:
                 self._fs.delete_dir(self.at(directory))
 
     def copy(self, file: str, source: Place, source_file: str) -> str:
-        """Copy a file of another place to ``file``; answers the digest of what was copied."""
+        """Copy a file of another place to ``file``; answers its digest."""
         with (
             self.sink(file) as sink,
             source._reaching(source_file),
@@ -311,8 +308,8 @@ class Place:
 
     @contextmanager
     def locked(self, directory: str) -> Iterator[None]:
-        """Nobody else of this machine who asks for the same is in such a block. A URL has no locks: there, changes that
-        meet within the same milliseconds are told apart by the epoch alone."""
+        """A lock among the processes of this machine. A URL has no locks: there only the epoch tells apart two changes
+        within the same milliseconds."""
         if not self.local:
             yield
             return
@@ -331,14 +328,14 @@ class Place:
             self._fs.delete_file(self.at(file))
 
     def _forget(self, file: str) -> None:
-        """The rest of a file that was broken off counts for nothing, whether it can be deleted or not."""
+        """Delete an incomplete file, which does no harm if that fails."""
         try:
             self._delete(file)
         except (OSError, pa.ArrowException):
             return
 
     def _sync(self, file: str) -> None:
-        """The file and its name."""
+        """Sync the file and its name."""
         if not self.local:
             return
         for path in (Path(self.at(file)), Path(self.at(file)).parent):
@@ -359,7 +356,7 @@ class Place:
 
 
 def _directly_below(directory: str, found: list[Any]) -> list[Any]:
-    """Of all that is below a directory: its files, and each directory that it has, by whatever is in that."""
+    """The files directly in a directory, and its directories, out of a list of all files below it."""
     below: dict[str, Any] = {}
     for info in found:
         name, _, rest = info.path.removeprefix(f"{directory}/").partition("/")

@@ -1,33 +1,32 @@
-"""Which recipe was in force, and which cuts were archived whole: tables alone are no deployment.
+"""The recipes that were in force, and the cuts that were archived whole: a restore needs more than tables.
 
-A record is written with the archiving that first finds another recipe than before, and a cut with each further one that
-has archived all tables and found something new::
+The first archiving with a new recipe writes a record, and each further one that archives all tables and finds something
+new writes a cut::
 
     ROOT/recipes/2026-01-31T08:00:00.000Z.json      {"number", "time", "positions", "identities", "shards", "recipe"}
     ROOT/cuts/000000000003-000000000017-2026-01-31T08:01:00.000Z.json       {"number", "time", "positions", "recipe"}
     ROOT/cuts/last                                                          {"record": 3, "cut": 17}
 
-A pass that failed for some of the tables writes neither: what it has archived of the others counts with the next cut.
+A pass that failed for some of the tables writes neither: what it archived of the others is part of the next cut.
 
-``positions`` says of each base shard where it was at the cut that had this recipe, ``identities`` which table it was.
-So a deployment can be had as of a time or a position, tables that were dropped later included. Whatever stands in the
-recipe was decided before the cut: as of a later time or position no shard is had at less than these ``positions``,
-since rows may have gone from a table that the recipe no longer has into another one.
+``positions`` are those of the base shards at the cut that had this recipe, ``identities`` their tables. So a deployment
+can be restored as of a time or a position, with tables that were dropped later. The recipe was decided before the cut:
+a restore as of a later time or position takes no shard at less than these ``positions``, since rows may have moved
+from a table that the recipe no longer has to another.
 
-**Records are ordered by their number, never by time.** Whoever writes one gives it the next number; in a cluster, where
-several may, a recipe of an earlier version (the epoch and length that compare-and-set has given it) than the last one's
-is refused, and so is a cut that has less of a table than the last one. Cuts are ordered by their record's number, then
-by their own. A time is later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone. Records
-that version 0.1 wrote have no number: they come before all others, in the order of their times, and no cuts.
+**Records are ordered by their number, never by time.** A new one gets the next number. In a cluster, where several
+controllers may write, a recipe of an earlier version (its epoch and length in the decided state) than the last one's is
+refused, and so is a cut that has less of a table than the last one. Cuts are ordered by their record's number, then by
+their own. A time is always later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone.
+Records of version 0.1 have no number and no cuts: they come before all others, in the order of their times.
 
-**A cut that was deleted is noticed.** Numbers have no gaps, a record names the last cut of the one before, and ``last``
-the last of all, so whatever would be had as of a cut because the next one is gone is refused (``check_behind``).
+**A deleted cut is noticed.** Numbers have no gaps, a record names the last cut of the record before, and ``last`` the
+last of all. So a restore as of a cut is refused if the cut after it is missing (``check_behind``).
 
-What was in force only before the time that the retention reaches back to is let go. **As of any time since then, and of
-any position that was archived since then, the record is the same that it was before; as of anything older it is the
-same or none, and never another one.** For the record that was in force at that time stays, and with it all later ones;
-a position that was archived since is not before the positions of that record; and the first record that stays says that
-others were there, so that it is not taken for those.
+Records that were in force only before the retention are deleted. **A restore as of any time or archived position since
+then finds the same record as before; as of an older one it finds the same record or none, never another.** For the
+record that was in force at that time stays, with all later ones; positions that were archived since are not before the
+positions of that record; and the first record that stays says that there were others before it.
 """
 
 from __future__ import annotations
@@ -54,40 +53,40 @@ class RecipeRecord:
     identities: dict[str, str]
     """Of the table that each base shard was part of."""
     shards: int
-    """Of the deployment."""
+    """The deployment's."""
     recipe: str
     """As ``migrations/recipe.py`` writes it."""
     others_before: bool = False
-    """It is the first that is kept; those before it were let go."""
+    """It is the first one that is kept; earlier ones were deleted."""
     number: int = 0
-    """Its place among them; 0: version 0.1 wrote it."""
+    """Its place in their order; 0: of version 0.1."""
     version: tuple[int, int] = (0, 0)
-    """Of a cluster's recipe: the epoch it was read in, and how many entries it has."""
+    """For a cluster: the epoch in which the recipe was read, and the number of its entries."""
     is_cut: bool = False
-    """Its positions are a cut, and so is every later one recorded. Not so in version 0.1."""
+    """Its positions are a cut, and later cuts are recorded. False for version 0.1."""
     cuts_before: int = -1
     """The number of the last cut of the record before; -1: an earlier build wrote it."""
 
     @property
     def order(self) -> tuple[int, tuple[int, int], str]:
-        """Two that several controllers write at once may have the same number."""
+        """Two controllers that write at once may give the same number."""
         return self.number, self.version, self.time
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where all tables were at one moment, archived whole; in a cluster, at one moment of each worker."""
+    """The positions of all tables at one moment, archived whole; in a cluster, at one moment of each worker."""
 
     time: str
     positions: Clock
     record: RecipeRecord
-    """The recipe of that moment."""
+    """With the recipe of that moment."""
     number: int = 0
-    """Among those of its record; 0: it was written with the record."""
+    """Among the cuts of its record; 0: it was written with the record."""
 
     @property
     def is_whole(self) -> bool:
-        """False: a record of version 0.1, which says of no moment where all tables were."""
+        """False for a record of version 0.1, whose positions are not of one moment."""
         return self.number > 0 or self.record.is_cut
 
     def has(self, positions: Clock) -> bool:
@@ -117,8 +116,7 @@ class RecipeBook:
                     yield cut
 
     def cut_at(self, time: str | None = None) -> Cut | None:
-        """The last one that was recorded at or before a time, or of all. Of version 0.1 it may be one that is not
-        whole."""
+        """The last one at or before a time, or of all. If it is of version 0.1 it may not be whole."""
         record = record_at(self.records(), time=time)
         if record is None:
             return None
@@ -163,7 +161,7 @@ class RecipeBook:
             ) from error
 
     def reach(self, before: str) -> str:
-        """``before``, or the time of the last cut where that is earlier: it can be restored, however old it is."""
+        """``before``, or the time of the last cut if that is earlier: the last cut can always be restored."""
         last = [*map(_time_of, self._cut_names()[-1:]), *self._times()[-1:]]
         return min(before, max(last, default=before))
 
@@ -186,8 +184,7 @@ class RecipeBook:
         return kept
 
     def _kept(self, record: RecipeRecord) -> Cut:
-        """Write the cut behind the last one, with its recipe if that or the tables are others than there; answers the
-        last one that there is then.
+        """Add a cut, with its recipe if that or the tables have changed; answers the last cut that there is then.
 
         :raises ArchiveFenced: a later version of the recipe has been recorded, or a later cut.
         """
@@ -223,7 +220,7 @@ class RecipeBook:
         return cut
 
     def expire(self, before: str) -> None:
-        """Let go what was in force only before a time. To be called where a cut was kept: no other adds to them."""
+        """Delete what was in force only before a time. For the process that has just kept a cut."""
         for name in [name for name in self._cut_names() if _time_of(name) <= before][:-1]:
             self._place.delete(f"{CUTS}/{name}")
         *gone, first = [time for time in self._times() if time <= before] or [""]
@@ -231,8 +228,8 @@ class RecipeBook:
             return
         record = self._read(_file(first))
         if record is None:
-            return  # Somebody else lets them go.
-        # Before they go: a record that says too early that others were there costs less than one that denies it.
+            return  # Another process deletes them.
+        # Before the deletion: if that fails, a record that says too early that others were deleted does no harm.
         self._replace(replace(record, others_before=True))
         for each in gone:
             self._place.delete(_file(each))
@@ -241,7 +238,7 @@ class RecipeBook:
         self._place.replace(_file(record.time), json.dumps(sealed(asdict(record)), indent=1).encode())
 
     def _read(self, file: str) -> RecipeRecord | None:
-        """None where it has been let go meanwhile."""
+        """None if it was deleted meanwhile."""
         data = self._place.read(file)
         if data is None:
             return None
@@ -253,7 +250,7 @@ class RecipeBook:
             raise ManifestDamaged(f'the recipe record "{self._place.shown(file)}" is damaged: {error}') from error
 
     def _read_cut(self, name: str, record: RecipeRecord) -> Cut | None:
-        """None where it has been let go meanwhile, or is of another record of that number."""
+        """None if it was deleted meanwhile, or is of another record of that number."""
         data = self._place.read(f"{CUTS}/{name}")
         if data is None:
             return None
@@ -270,7 +267,7 @@ class RecipeBook:
 
 
 def _number_of(name: str) -> int:
-    """Of the record that a cut's file belongs to."""
+    """The number of the record that a cut's file belongs to."""
     return int(name.partition("-")[0])
 
 
@@ -289,11 +286,10 @@ def _file(time: str) -> str:
 def record_at(
     records: list[RecipeRecord], *, time: str | None = None, positions: Clock | None = None
 ) -> RecipeRecord | None:
-    """The last one that was in force at a time, or at a position; the last of all where neither is given. Of records in
-    their order.
+    """Of records in their order, the last one that was in force at a time or at a position, or the last of all.
 
-    Of a position from before the first archiving, the first one: its tables are those that the position is of. Where
-    one of these was dropped later, what was in force then is of no interest.
+    For a position from before the first archiving it is the first record, whose tables the position is of. A record
+    without one of the position's tables is skipped if an earlier one has it.
     """
     all_there = bool(records) and not records[0].others_before
     found = records[0] if all_there and positions is not None else None
@@ -303,7 +299,7 @@ def record_at(
         if positions is not None and any(at > positions.get(base, at) for base, at in record.positions.items()):
             continue
         if not all_there and any(base not in record.identities for base in positions or ()):
-            continue  # Of a table that was there before, perhaps only in what is not known any more.
+            continue  # A deleted record may have had the table.
         if found is not None and any(b in found.identities and b not in record.identities for b in positions or ()):
             continue
         found = record
@@ -320,11 +316,8 @@ def keep_recipe(
     now: Callable[[], float] = wall_clock,
     retention: float | None = None,
 ) -> ArchivePass:
-    """Record a cut of a whole cluster, and its recipe. With a ``retention`` (seconds), what was in force only before is
-    let go.
-
-    Raises ArchiveError.
-    """
+    """Record a cut of a whole cluster, and its recipe. With a ``retention`` (seconds), delete what was in force only
+    before. Raises ArchiveError."""
     book, moment = RecipeBook(Place(url)), now()
     record = RecipeRecord(time_text(moment), taken.positions, taken.identities, shards, recipe, version=version)
     kept = book.keep(record)

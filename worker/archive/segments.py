@@ -1,7 +1,7 @@
-"""One segment as a Parquet file: written with its size and digest, and not read before these were compared.
+"""One segment as a Parquet file: written with its size and digest, which are compared before it is read.
 
-Damage is named for what it is: a file that is not there, one that is shorter than it was, one with other bytes, one
-whose columns or rows are not what the manifest says. Nothing of such a file is used.
+An error names the damage: the file is missing, is shorter, has other bytes, or has other columns or rows than the
+manifest says. Nothing of such a file is used.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import Columns
 from worker.archive.place import Place
 
-# Deltas as Arrow columns and back; see ``domains/archive/rows.py`` for the names and types.
-
 
 def arrow_type(text: str) -> Any:
     """The type that Arrow prints as ``text``."""
@@ -56,7 +54,7 @@ def arrow_schema(schema: TableSchema) -> Any:
 
 
 class ColumnWriter:
-    """Makes record batches of the deltas of one table."""
+    """Makes record batches of the deltas of one table; ``domains/archive/rows.py`` has the names and types."""
 
     def __init__(self, schema: TableSchema, epoch: int) -> None:
         self.arrow = arrow_schema(schema)
@@ -80,7 +78,7 @@ class ColumnWriter:
 
 
 def _limited(deltas: Sequence[Delta]) -> Sequence[Delta]:
-    """With no weight above what the column holds."""
+    """The deltas, with weights that are too large for the column split up."""
     if all(-WEIGHT_MAX <= weight <= WEIGHT_MAX for _, weight in deltas):
         return deltas
     pieces: list[Delta] = []
@@ -94,7 +92,7 @@ def _limited(deltas: Sequence[Delta]) -> Sequence[Delta]:
 
 
 class ColumnReader:
-    """Reads record batches of a segment whose table had one schema then as rows of a later one."""
+    """Reads record batches of a segment as rows of the same or a later schema of its table."""
 
     def __init__(self, schema: TableSchema, padding: Row) -> None:
         self.arrow = arrow_schema(schema)
@@ -102,8 +100,8 @@ class ColumnReader:
         self._padding = padding
 
     def pruned(self, columns: Columns) -> tuple[list[str], Callable[[Any], list[Delta]]]:
-        """The names of those of ``columns`` (stored positions) that the segment has; and from a table of them and the
-        weight to rows, in which all other columns are None and the weights are not zero."""
+        """The names of those of ``columns`` (stored positions) that the segment has; and a function that makes rows of
+        a table of them and the weight: other columns are None, and rows of weight zero are left out."""
         own = [place for place in columns if place < len(self._restorers)]
         names = [self.arrow.names[len(LEADING) + place] for place in own]
         width = len(self._restorers) + len(self._padding)
@@ -139,14 +137,14 @@ class ColumnReader:
 
 
 GROUP_ROWS = 65_536
-"""Rows to a row group: what writer and reader hold at once. Larger ones compress no better, smaller ones cost a reader
-of few columns a seek each."""
+"""Of a row group, which writer and reader hold at once. Larger ones compress no better; smaller ones cost a reader of
+few columns a seek each."""
 
 READ_ROWS = 8_192
-"""Rows that are made Python values of at once."""
+"""Rows that become Python values at once."""
 
 COMPRESSION = "zstd"
-"""A third smaller than Snappy at the speed at which rows come here; every reader of the last years has it."""
+"""A third smaller than Snappy, at a speed that suffices here; every recent reader supports it."""
 
 Entries = Sequence[tuple[int, Sequence[Delta]]]
 """Log entries (sequence, deltas)."""
@@ -162,7 +160,7 @@ class WrittenSegment:
 def write_segment(
     place: Place, file: str, schema: TableSchema, epoch: int, entries: Iterable[Entries]
 ) -> WrittenSegment:
-    """Write a file that is whole and on disk when this returns, from entries that come by and by."""
+    """Write a file from an iterator of entries; it is whole and on disk when this returns."""
     columns = ColumnWriter(schema, epoch)
     described = json.dumps(schema_to_json(schema), separators=(",", ":"))
     arrow = columns.arrow.with_metadata({"headrace.table": described})
@@ -187,7 +185,7 @@ def _write_group(writer: Any, arrow: Any, gathered: list[Any]) -> int:
 
 
 def check_segment(place: Place, segment: Segment) -> None:
-    """Compare size and digest with what the manifest says.
+    """Compare size and digest with the manifest's.
 
     :raises SegmentMissing, SegmentTruncated, SegmentCorrupt: with the file's name.
     """
@@ -208,9 +206,9 @@ def check_segment(place: Place, segment: Segment) -> None:
 def read_segment(
     place: Place, segment: Segment, reader: ColumnReader, after: int, up_to: int
 ) -> Iterator[list[tuple[int, Any, int]]]:
-    """(sequence, row, weight) of all entries above ``after`` and not above ``up_to``, part by part, after a check.
+    """(sequence, row, weight) of all entries above ``after`` and up to ``up_to``, part by part, after a check.
 
-    :raises ArchiveError: as ``check_segment``; SegmentCorrupt also where columns or rows are not what they should be.
+    :raises ArchiveError: as ``check_segment``; SegmentCorrupt also if columns or rows are not the manifest's.
     """
     for batch in _batches(place, segment, reader.arrow, READ_ROWS):
         yield reader.entries(batch, after, up_to)
@@ -219,7 +217,7 @@ def read_segment(
 def read_columns(
     place: Place, segment: Segment, arrow: Any, names: Sequence[str], after: int, up_to: int
 ) -> Iterator[Any]:
-    """The same as record batches of the sequence, the weight and these columns; ``arrow`` are all that it has.
+    """The same as record batches of the sequence, the weight and these columns; ``arrow`` is the whole schema.
 
     :raises ArchiveError: as ``read_segment``.
     """

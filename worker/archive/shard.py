@@ -1,11 +1,11 @@
-"""The archive of one base shard, as the one who writes it has it.
+"""The archive of one base shard, for its writer.
 
 ::
 
-    append    what the log has beyond the archive ──► log segments        each counts once the manifest names it
-    begin     all rows of a cut ──► a snapshot                            where the log does not reach back far enough
+    append    the log after the archive's end ──► log segments            each counts once the manifest names it
+    begin     all rows of a cut ──► a snapshot                            if the log does not reach back far enough
     compact   snapshot + log up to a position ──► a snapshot              in ``compacting.py``, by anybody
-    expire    what no position that is kept needs ──► gone
+    expire    segments that no kept position needs ──► deleted
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from worker.archive.segments import Entries, WrittenSegment, write_segment
 from worker.rocks.cut import TableCut
 
 SLICE_ROWS = 500
-"""Rows that are read at once, about, between which the archiver lets others run: one to two milliseconds of work, less
-than the five for which Python lets a thread keep all others from running."""
+"""About how many rows are read at once, with a pause between: one to two milliseconds of work, less than the five for
+which Python lets a thread run on."""
 SLICE_ENTRIES = 250
-"""Log entries that are read at once, however few rows they have."""
+"""The most log entries that are read at once."""
 FIRST_ENTRIES = 4
-"""To a slice, before it is known how many rows an entry has."""
+"""Of the first slice, when it is not known how many rows an entry has."""
 
 Pause = Callable[[], None]
 
@@ -53,7 +53,7 @@ class ShardArchive:
 
     @classmethod
     def open(cls, place: Place, cut: TableCut, shard: int, shards: int, epoch: int) -> ShardArchive:
-        """Take the shard's archive over, and sweep away what a crash has left of files that nobody names.
+        """Take the shard's archive over, and delete files of a crash that no manifest names.
 
         :raises ArchiveAhead: it has entries that the table does not have.
         """
@@ -81,7 +81,7 @@ class ShardArchive:
     # --- growing ------------------------------------------------------------------------------------------------
 
     def lacks_log(self, cut: TableCut) -> bool:
-        """Whether the cut's log does not reach back to where the archive ends: then it goes on with a snapshot."""
+        """Whether the cut's log does not reach back to the end of the archive: then it goes on with a snapshot."""
         behind = self.manifest.position
         if behind == cut.position:
             return False
@@ -91,11 +91,10 @@ class ShardArchive:
     def append(
         self, cut: TableCut, closed: str, *, segment_rows: int = SEGMENT_ROWS, pause: Pause = lambda: None
     ) -> None:
-        """Archive the log of the cut, as far as it is not archived. ``closed`` is when it was cut.
+        """Archive the rest of the cut's log. ``closed`` is the time of the cut; ``pause`` is called between slices of
+        work of a millisecond or so.
 
-        ``pause`` is called between slices of work of a millisecond or so.
-
-        :raises ArchiveGap: the log does not begin where the archive ends.
+        :raises ArchiveGap: the log does not begin at the end of the archive.
         """
         while self.manifest.position < cut.position:
             first = self.manifest.position + 1
@@ -107,7 +106,7 @@ class ShardArchive:
             self._name(self._segment(file, "log", first, last, written, schema, closed), cut)
 
     def begin(self, cut: TableCut, closed: str, *, pause: Pause = lambda: None) -> None:
-        """Archive all rows of the cut: for a table whose log was trimmed before it was archived here."""
+        """Archive all rows of the cut, if its log does not reach back far enough."""
 
         def entries() -> Iterator[Entries]:
             for rows in cut.rows(SLICE_ROWS):
@@ -120,7 +119,7 @@ class ShardArchive:
         self._name(self._segment(file, "snapshot", 1, cut.position, written, schema, closed), cut)
 
     def _last_of_segment(self, cut: TableCut, first: int, segment_rows: int) -> int:
-        """By how many rows the first entries have, since the log does not say it of all."""
+        """Estimated from the rows of the first entries."""
         sample = cut.log(first - 1, FIRST_ENTRIES)
         if not sample or sample[0][0] != first:
             raise ArchiveGap(
@@ -144,7 +143,7 @@ class ShardArchive:
             pause()
 
     def _schema_index(self, schema: TableSchema) -> int:
-        """Where the manifest has the schema. It is written there together with the first segment of it."""
+        """The schema's place in the manifest; its first segment adds it there."""
         known = self.manifest.schemas
         return len(known) - 1 if known[-1] == schema else len(known)
 
@@ -185,10 +184,9 @@ class ShardArchive:
         self.manifest = change_manifest(self.place, self.manifest, change)
 
     def expire(self, before: str) -> list[str]:
-        """Leave out of the manifest what no position is folded from that was archived after ``before`` (a time).
+        """Remove segments from the manifest that no position archived after ``before`` (a time) needs.
 
-        Answers the files that nobody names any more. Whoever has read the manifest just now may still want them, so
-        they are better deleted some minutes later.
+        Answers their files. Readers of the former manifest may still need them, so delete them some minutes later.
         """
         gone: list[str] = []
 
@@ -201,10 +199,10 @@ class ShardArchive:
         return gone
 
     def forget_former(self, before: str) -> None:
-        """Delete what is kept of dropped tables of this name, if it was dropped before ``before`` (a time).
+        """Delete the archives of tables of this name that were dropped before ``before`` (a time).
 
-        It was there as long as a recipe that names it was in force: when it was archived last says nothing of a table
-        that nobody wrote to, nor of one without rows, which a recipe as of then asks for all the same.
+        A table existed while a recipe that names it was in force. The time of its last segment does not tell, since
+        perhaps nobody wrote to it.
         """
         formers = former_manifests(self.place, self.manifest.table, self.manifest.shard)
         records = RecipeBook(self.place).records() if formers else []
@@ -217,16 +215,16 @@ class ShardArchive:
 
 
 def in_force_since(records: list[RecipeRecord], manifest: ShardManifest, time: str) -> bool:
-    """Whether a recipe that was in force at a time, or later, names the table."""
+    """Whether a recipe that was in force at a time or later names the table."""
     older = [number for number, each in enumerate(records) if each.time <= time]
     since = records[older[-1] if older else 0 :]
     return any(each.identities.get(manifest.base) == manifest.identity for each in since)
 
 
 def with_snapshot(place: Place, manifest: ShardManifest, snapshot: Segment) -> ShardManifest:
-    """Unchanged where another is there of the same position: of two who compact at once, one is enough.
+    """The manifest with a snapshot, unless it has one of the same position, from another process that compacted.
 
-    :raises SegmentMissing: it was swept away meanwhile.
+    :raises SegmentMissing: its file was swept away meanwhile.
     """
     if any(each.kind == "snapshot" and each.last == snapshot.last for each in manifest.segments):
         return manifest
@@ -236,7 +234,7 @@ def with_snapshot(place: Place, manifest: ShardManifest, snapshot: Segment) -> S
 
 
 def expired(manifest: ShardManifest, before: str) -> tuple[ShardManifest, list[Segment]]:
-    """The manifest without what is older than its newest snapshot of a time not after ``before``, and what that is."""
+    """The manifest without the segments up to its newest snapshot of at or before a time, and these segments."""
     snapshots = [each for each in manifest.segments if each.kind == "snapshot" and each.closed <= before]
     newest = max(snapshots, key=lambda each: each.last, default=None)
     if newest is None:
