@@ -25,6 +25,7 @@ __all__ = [
     "REFUSED",
     "ArchivedPositions",
     "BackfillStatus",
+    "BoundLookup",
     "Deployment",
     "MapReading",
     "MigrationStatus",

@@ -277,7 +277,7 @@ class Serving(ABC):
             if None not in pages:
                 lookup.misses += len(pages)
                 lookup.seconds += self._loop.time() - began
-                return [page for page in pages if page is not None]
+                return pages  # type: ignore[return-value]
             if self._loop.time() >= deadline:
                 raise self._late(lookup, bounds, token or {})
 

@@ -20,7 +20,7 @@ The long way is ``HttpProtocol`` (``http_protocol.py``). The limits of ``api/lim
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine
+from asyncio import Task
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -200,17 +200,17 @@ class WireHttp(HttpProtocol):
         else:
             self._awaited = True
             self._charge(head.length)  # It is here already: what follows it is refused.
-            task = self.loop.create_task(self._finish(begun))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            task = self.loop.create_task(begun)
+            self.tasks.add(task)  # type: ignore[arg-type]
+            task.add_done_callback(self._finish)
         return data[body_end:]
 
-    async def _finish(self, coming: Coroutine[Any, Any, Answer]) -> None:
-        answer = await coming
+    def _finish(self, done: Task[Answer]) -> None:
+        self.tasks.discard(done)
         self._awaited = False
-        if self.transport.is_closing():
+        if self.transport.is_closing() or done.cancelled():
             return
-        self._answer(*answer)
+        self._answer(*done.result())
         self._go_on()
         if self._ended and not self._awaited and not self._held and not self.eof_received():
             self.transport.close()

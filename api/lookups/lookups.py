@@ -14,7 +14,7 @@ What is written and kept as one piece of text is said in ``response_cache.py``, 
 from __future__ import annotations
 
 from asyncio import gather
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes
@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 from api.encoding import listed, parse, parse_numbers
 from api.lookups.references import LookupText, Values, not_earlier, values_of, wanted_of
 from api.lookups.response_cache import MARKERS_MAX, Kept, Name, ResponseCache, pieces_of
-from controller.deployment import Deployment, MapReading, Missed, PreparedLookup, in_one_state
+from controller.deployment import BoundLookup, Deployment, MapReading, Missed, PreparedLookup, in_one_state
 from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.language.types import Row
 from domains.plan.packets import Clock
@@ -380,16 +380,24 @@ class LookupCalls:
         view has reached the token, or is known."""
         lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
-            return self._rows(view, lambda: self._deployment.page(view, parameters, token=token))
+            return self._awaited(view, parameters, token)
         found = lookup.try_page(parameters)
         if isinstance(found, bytes):
             return b'{"rows":[' + found + b"]}", lookup.types
-        return self._rows(view, lambda: self._deployment.fill_page(lookup, found, parameters))
+        return self._filled(view, lookup, found, parameters)
 
-    async def _rows(self, view: str, page: Callable[[], Awaitable[bytes]]) -> Typed:
+    async def _filled(
+        self, view: str, lookup: PreparedLookup, missed: BoundLookup, parameters: Mapping[str, Sequence[str]]
+    ) -> Typed:
+        found = await self._deployment.fill_page(lookup, missed, parameters)
+        if lookup.stale:
+            return await self._awaited(view, parameters, None)
+        return b'{"rows":[' + found + b"]}", lookup.types
+
+    async def _awaited(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> Typed:
         while True:
             before = known(self._deployment, view)
-            found = await page()
+            found = await self._deployment.page(view, parameters, token=token)
             now = known(self._deployment, view)
             if have_stayed(before, now):
                 return b'{"rows":[' + found + b"]}", now.types if now else b""

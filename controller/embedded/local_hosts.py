@@ -10,13 +10,13 @@ from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex, Node
 from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
+from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 from worker.service.holds import Holds
-from worker.service.loop_completions import LoopCompletions
 from worker.service.status import streams_of
 
 Found = TypeVar("Found")
@@ -68,7 +68,7 @@ class LocalHosts:
     ) -> list[Found | None]:
         """All keys are named, not only the holes: what is a hit now may be evicted before the others are filled."""
         client, layout = self._client, shard.layout
-        keys = _keys(lookups)
+        keys = lookups[0].keys if len(lookups) == 1 else _keys(lookups)
         async with asyncio.timeout_at(deadline):
             if token:
                 await self._reached(shard, token)

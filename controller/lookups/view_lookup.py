@@ -161,7 +161,8 @@ class ViewLookup:
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
         """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
         shard = self.shards[0]
-        found = await self._hosts.pages(shard, [bound.sent for bound in bounds], shard.concerns(token), deadline)
+        about = token and shard.concerns(token)
+        found = await self._hosts.pages(shard, [bound.sent for bound in bounds], about, deadline)
         return finished(bounds, found)
 
     def has_reached(self, token: Clock, bounds: Iterable[BoundLookup]) -> bool:

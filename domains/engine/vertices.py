@@ -27,16 +27,15 @@ class Vertices(dict[NodeIndex, Vertex]):
         self._store = store
         self._rank = 0
         self.bases: dict[str, list[Vertex]] = {}
-        self._indexes: list[Index] = []
-        """Of all vertices, to add their bytes up."""
+        self.states: list[Index] = []
+        """The indexes of all vertices, to add their bytes up: 2 µs for 64 of 150 vertices, where a walk took 16."""
 
     def accounted_bytes(self) -> int:
-        """After each batch: 2 µs for 64 indexes of 150 vertices, where a walk over the vertices took 16."""
-        return sum(map(_bytes, self._indexes))
+        return sum(map(_bytes, self.states))
 
     def full_bytes(self) -> int:
         """Of these, what no eviction frees."""
-        return sum(index.bytes for index in self._indexes if not index.partial)
+        return sum(index.bytes for index in self.states if not index.partial)
 
     def add(self, node: Node) -> Vertex:
         parents = [] if is_ingress(node.operator) else [self[p] for p in node.parents]
@@ -55,7 +54,7 @@ class Vertices(dict[NodeIndex, Vertex]):
     def _keep(self, vertex: Vertex, index: Index) -> None:
         vertex.indexes[index.columns] = index
         vertex.settles = vertex.operator.settles()
-        self._indexes.append(index)
+        self.states.append(index)
 
     def extend(self, node: Node) -> Vertex:
         """Give a running vertex the further indexes and drives that the node now names."""
@@ -90,7 +89,7 @@ class Vertices(dict[NodeIndex, Vertex]):
         if is_base(vertex.node.operator):
             self.bases[vertex.node.operator.table].remove(vertex)
         if vertex.indexes:
-            self._indexes = [index for each in self.values() for index in each.indexes.values()]
+            self.states = [index for each in self.values() for index in each.indexes.values()]
         return vertex
 
     def _operator(self, node: Node, parents: list[Vertex]) -> Operator:

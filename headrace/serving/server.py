@@ -153,7 +153,8 @@ async def answer(
         stopping,
     )
     try:
-        await server.serve([listening])
+        # In a task of its own: it wakes ten times a second, and what opens a deployment need not.
+        await asyncio.create_task(server.serve([listening]))
     finally:
         opening.give_up()
         for app in apps:

@@ -145,7 +145,7 @@ class SimulatedDataflow(DataflowThread):
         self._batches: list[Batch] = []
         bell: Any = Bell(self._ring)
         self._inbox = Inbox(outbound_waiting, bell, loop.time)
-        self.flusher = GroupCommit(self.map, deliver, self._progressed)  # type: ignore[arg-type]
+        self.flusher = GroupCommit(self.map, deliver, [])  # type: ignore[arg-type]
 
     def start(self) -> None:
         """There is no thread to start."""

@@ -43,7 +43,7 @@ def test_a_lone_request_is_flushed_by_the_thread_that_took_it(tmp_path: Path, gi
 
 
 def test_no_batch_is_flushed_before_one_that_was_handed_over_earlier() -> None:
-    flusher = GroupCommit(cast(ReaderMap, None), nowhere, lambda: None)
+    flusher = GroupCommit(cast(ReaderMap, None), nowhere, [])
     flusher.start()
     begun, go_on, done = threading.Event(), threading.Event(), list[str]()
 
@@ -62,7 +62,7 @@ def test_no_batch_is_flushed_before_one_that_was_handed_over_earlier() -> None:
 
 
 def test_after_a_failed_sync_no_thread_performs_anything() -> None:
-    flusher = GroupCommit(cast(ReaderMap, None), nowhere, lambda: None)
+    flusher = GroupCommit(cast(ReaderMap, None), nowhere, [])
     told: list[Any] = []
 
     def fails() -> None:

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from domains.language.types import BIGINT, TEXT, Row, TableColumn, TableSchema
+from domains.language.types import BIGINT, TEXT, Delta, Row, TableColumn, TableSchema
 from worker.rocks import row_cache
-from worker.rocks.row_cache import CacheRoom
+from worker.rocks.row_cache import CacheRoom, RowCache
 from worker.rocks.store import RocksStore
 
 COLUMNS = (TableColumn("id", BIGINT), TableColumn("owner", BIGINT), TableColumn("name", TEXT))
@@ -47,7 +47,7 @@ def test_that_there_are_no_rows_is_kept_but_of_unique_keys(tmp_path: Path, monke
     store = RocksStore(tmp_path / "base")
     table = store.create_table(TableSchema("things", COLUMNS, (0,), indexes=((1,),)))
     asked: list[Row] = []
-    monkeypatch.setattr(table, "_find_stored", lambda access, keys: asked.extend(keys) or [[] for _ in keys])
+    monkeypatch.setattr(table, "find_stored", lambda access, keys: asked.extend(keys) or [[] for _ in keys])
     for _ in range(2):
         assert table.find_many((1,), [(7,)]) == [[]]
         assert table.find_many((0,), [(5,)]) == [[]]
@@ -60,16 +60,20 @@ def test_that_there_are_no_rows_is_kept_but_of_unique_keys(tmp_path: Path, monke
     store.close()
 
 
+def remember(cache: RowCache, key: int, rows: list[Delta]) -> None:
+    cache.remember(cache.way((0,)), [(key,)], [rows], keep_empty=True)
+
+
 def test_all_tables_together_stay_within_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_cache, "CACHE_BYTES", 5_000)
     room = CacheRoom()
     caches = [room.new_cache() for _ in range(3)]
     for number in range(100):
-        caches[number % 3].remember((0,), (number,), [((number, "x" * 100), 1)])
+        remember(caches[number % 3], number, [((number, "x" * 100), 1)])
         assert room.held <= 5_000
-    assert 0 < sum(len(cache.answers((0,))) for cache in caches) < 20
-    caches[0].remember((0,), (1000,), [((1000, "x" * 10_000), 1)])
-    assert (1000,) not in caches[0].answers((0,))
+    assert 0 < sum(len(cache.way((0,)).answers) for cache in caches) < 20
+    remember(caches[0], 1000, [((1000, "x" * 10_000), 1)])
+    assert (1000,) not in caches[0].way((0,)).answers
     for cache in caches:
         room.give_up(cache)
     assert room.held == 0
@@ -79,8 +83,8 @@ def test_what_is_forgotten_is_no_longer_counted() -> None:
     room = CacheRoom()
     cache = room.new_cache()
     rows = [((1, "a"), 1), ((1, "b"), 1)]
-    cache.remember((0,), (1,), rows)
-    cache.remember((0,), (1,), rows)
+    remember(cache, 1, rows)
+    remember(cache, 1, rows)
     cache.forget([((1, "c"), 1)])
     assert room.held == 0
-    assert not cache.answers((0,))
+    assert not cache.way((0,)).answers

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import assert_never
 
 from domains.engine.control import perform
@@ -52,6 +53,7 @@ from worker.dataflow.memory_limiter import Pressure, relieve
 from worker.protocol.messages import NotHere, StaleEpoch, version_of
 
 _log = logging.getLogger("headrace.worker")
+_bytes = attrgetter("bytes")
 
 
 class StepBroken(Exception):
@@ -107,8 +109,17 @@ class PendingRequests:
 class DomainHost:
     """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
 
-    def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        memory_limit: int,
+        reserve: int = 0,
+        led: bool = False,
+        opened: Callable[[Store], None] = lambda store: None,
+    ) -> None:
         self.memory_limit = memory_limit
+        self._opened = opened
+        """Called with each store that is hosted."""
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
         self.reserve = reserve
@@ -167,6 +178,7 @@ class DomainHost:
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
         self._moved.add(index)
+        self._opened(store)
 
     def close(self, index: DomainIndex, batch: Batch) -> Callable[[], None] | None:
         """Give a domain up. What this answers closes its store, once the batch is durable: not on the way of other
@@ -447,7 +459,14 @@ class DomainHost:
 
         Whether the batch has anything to do then: a sample of read keys leaves nothing.
         """
-        if sum([host.weigh() for host in self.hosts.values()]) > self.memory_limit:
+        held, is_linked = 0, False
+        for host in self.hosts.values():
+            # As ``weigh`` does. After each batch, so that it is done without two calls for each domain.
+            if not host.weighed and host.domain.broken is None:
+                host.bytes, host.weighed = sum(map(_bytes, host.domain.vertices.states)), True
+            held += host.bytes if host.weighed else 0
+            is_linked = is_linked or bool(host.domain.links.outgoing)
+        if held > self.memory_limit:
             evicted = relieve(
                 self.hosts,
                 self.memory_limit,
@@ -456,10 +475,12 @@ class DomainHost:
             )
             if evicted:
                 self._pressure.add(evicted, self.memory_limit)
-        self._beat(batch)
+        if is_linked:
+            self._beat(batch)
         if self.waits.waiting:
             self.waits.check(self.hosts, batch)
-        batch.visible.extend([hold() for hold in batch.holds])
+        if batch.holds:
+            batch.visible.extend([hold() for hold in batch.holds])
         for index in self._moved:
             batch.positions[index] = self.hosts[index].domain.clocks.local.copy()
         self._moved.clear()

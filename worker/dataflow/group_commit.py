@@ -9,15 +9,17 @@ batches serves all of them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 
 from domains.errors import HeadraceError, Unavailable
+from domains.plan.commands import Progress
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Clock
-from worker.dataflow.batch import Batch, LinkPacket, Look, Reveal
+from domains.plan.packets import Clock, Failed, Outcome
+from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look, Reveal
 from worker.dataflow.crowding import Crowding
 from worker.reader_map import ReaderMap
 from worker.reader_map.environment import CannotGrow
@@ -36,11 +38,19 @@ class GroupCommit:
     """``published`` are the positions that every reader of this process reflects, by the domain that has the base;
     ``failed`` is what stopped the flusher, for good."""
 
-    def __init__(self, reader_map: ReaderMap, deliver: Deliver, on_progress: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reader_map: ReaderMap,
+        deliver: Deliver,
+        listeners: list[Callable[[], None]],
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Tells the ``listeners`` after each run of batches."""
         self._reader_map = reader_map
         self.crowding = Crowding(reader_map)
         self._deliver = deliver
-        self._on_progress = on_progress
+        self._listeners = listeners
+        self._on_failure = on_failure
         self._batches: deque[Batch] = deque()
         self._flushing = False
         """Whether the flusher's thread has taken batches that are not flushed yet."""
@@ -103,7 +113,10 @@ class GroupCommit:
         if self.failed is not None:
             for batch in run:
                 batch.fail(self.failed)
-        self._on_progress()
+        for listener in list(self._listeners):
+            listener()
+        if self.failed is not None:
+            self._on_failure()
 
     def _flush(self, run: list[Batch]) -> None:
         for sync in dict.fromkeys(sync for batch in run for sync in batch.syncs):
@@ -152,3 +165,45 @@ class GroupCommit:
             look.take()
         gathered.clear()
         looks.clear()
+
+
+# Outcomes on their way from the group commit's thread to an event loop, which is woken once for all of a flush.
+#
+# An ``asyncio`` future that is chained to a ``concurrent.futures`` one costs 40 µs a request, most of it for locks, and
+# each wakes the loop by itself. Here outcomes go into a queue, and the loop is woken if the queue was empty.
+
+Waiting = asyncio.Future[Outcome]
+
+
+class LoopCompletions:
+    """Of one event loop. If a caller goes away, what was begun is carried through."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._given: deque[tuple[Waiting, Outcome | Progress]] = deque()
+        self._woken = False
+        """Whether :meth:`_hand_out` is scheduled."""
+
+    def new(self) -> tuple[Waiting, Answerer]:
+        """A future, and a function that sets its outcome from any thread."""
+        waiting: Waiting = self._loop.create_future()
+
+        def answer(outcome: Outcome | Progress) -> None:
+            self._given.append((waiting, outcome))
+            if not self._woken and not self._loop.is_closed():
+                self._woken = True
+                self._loop.call_soon_threadsafe(self._hand_out)
+
+        return waiting, answer
+
+    def _hand_out(self) -> None:
+        self._woken = False  # First, so that later outcomes wake the loop again.
+        while self._given:
+            waiting, outcome = self._given.popleft()
+            if waiting.done():
+                continue
+            if isinstance(outcome, Failed):
+                waiting.set_exception(outcome.error)
+            else:
+                assert not isinstance(outcome, Progress)
+                waiting.set_result(outcome)

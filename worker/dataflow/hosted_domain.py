@@ -92,7 +92,7 @@ class HostedDomain:
     def weigh(self) -> int:
         """Its accounted bytes. What is broken has none that eviction could count on."""
         if not self.weighed:
-            self.bytes, self.weighed = 0 if self.is_broken else self.domain.vertices.accounted_bytes(), True
+            self.bytes, self.weighed = 0 if self.is_broken else self.domain.accounted_bytes(), True
         return self.bytes
 
     def partial_bytes(self) -> int:

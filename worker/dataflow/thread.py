@@ -71,7 +71,8 @@ class DataflowThread:
         outbound_waiting: Callable[[], int] | None = None,
         reserve: int = 0,
     ) -> None:
-        self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=deliver is not nowhere)
+        led = deliver is not nowhere
+        self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=led, opened=self._watch)
         self.reader_map = ReaderMap(readers)
         self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None
@@ -80,13 +81,15 @@ class DataflowThread:
         self.failure_listeners: list[Callable[[], None]] = []
         """Called where there is a ``failure`` then."""
         self._ended = False
-        self._alone = deliver is nowhere
+        self._suspects = False
+        """Something has failed, and ``_lost`` is to say whether it is over."""
+        self._alone = not led
         """No other worker waits for what this thread has to say while it would flush a batch itself."""
         self._paces = Paces()
         self._inbox = Inbox(outbound_waiting)
         self._wanted = 0
         """How many times a leader has wanted something that is not sliced."""
-        self.flusher = GroupCommit(self.reader_map, deliver, self._progressed)
+        self.flusher = GroupCommit(self.reader_map, deliver, self.listeners, self._flush_failed)
         crowding = self.flusher.crowding
         crowding.readers, crowding.evict = lambda: self.hosted.layouts.copy(), self._evict_crowded
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
@@ -362,7 +365,7 @@ class DataflowThread:
                 return
             if has_effects:
                 self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
-            if (lost := self._lost()) is not None:
+            if self._suspects and (lost := self._lost()) is not None:
                 self._fail(lost, inputs)
                 return
 
@@ -382,8 +385,25 @@ class DataflowThread:
         batch.fail(failed)  # What waited since an earlier batch.
         self._fail(failed, waiting)
 
+    def _watch(self, store: Store) -> None:
+        if isinstance(store, RocksStore):
+            store.when_lost(self._suspect)
+
+    def _suspect(self) -> None:
+        """Any thread: have the dataflow thread look around once it is done with its batch."""
+        self._suspects = True
+        self._inbox.insert(lambda batch, answer: None)
+
+    def _flush_failed(self) -> None:
+        """The flusher's, or in a lone client's batch the dataflow thread itself."""
+        if self.failed is None:
+            self._suspect()
+        for listener in self.failure_listeners:
+            listener()
+
     def _lost(self) -> HeadraceError | None:
         """Why nothing can be made durable or visible any more: memory may be ahead of what anyone may see."""
+        self._suspects = False
         if self.flusher.failed is not None:
             return self.flusher.failed
         return next((store.lost for store in self.rocks() if store.lost is not None), None)
@@ -397,8 +417,6 @@ class DataflowThread:
         self._progressed()
 
     def _progressed(self) -> None:
-        if self.flusher.failed is not None and self.failed is None:
-            self._inbox.insert(lambda batch, answer: None)  # Whoever takes looks around.
         for listener in list(self.listeners):
             listener()
         if self.failure is not None:

@@ -60,12 +60,12 @@ class Application:
         if value is None:
             return
         self._delete(place)
-        self._account(-1, marker, value)
+        self.net_bytes -= len(marker) + len(value) + ENTRY_OVERHEAD
         if value and value[0] != OPEN_BRACE:
             cursor = self._cursor
             cursor.set_range(marker)
             for _ in range(count_of(value)):
-                self._account(-1, *cursor.item())
+                self.net_bytes -= sum(map(len, cursor.item())) + ENTRY_OVERHEAD
                 cursor.delete()
 
     def _fill(self, marker: bytes, rows: Sequence[Delta]) -> None:
@@ -79,7 +79,7 @@ class Application:
         else:
             value = many(count, self._lay_out(marker, rows, count), self._version)
         self._put(self._veil or marker, value)
-        self._account(1, marker, value)
+        self.net_bytes += len(marker) + len(value) + ENTRY_OVERHEAD
 
     def _apply_deltas(self, deltas: Sequence[tuple[Row, Delta]]) -> None:
         by_key: dict[Row, list[Delta]] = {}
@@ -195,9 +195,6 @@ class Application:
             return -1
         at = cursor.key()
         return int.from_bytes(at[-ORDINAL_BYTES:], "big") if at[:-ORDINAL_BYTES] == key else -1
-
-    def _account(self, sign: int, key: bytes, value: bytes) -> None:
-        self.net_bytes += sign * (len(key) + len(value) + ENTRY_OVERHEAD)
 
 
 def _consolidated(changes: Sequence[Delta]) -> list[Delta]:

@@ -173,6 +173,8 @@ class Database:
         self._read_only = read_only
         self.lost: StorageFailure | None = None
         """Why it takes no writes before it is opened again."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called once that is so, by whichever thread has found it."""
         self._unreadable: StorageFailure | None = None
         self._since = ""
         """When it was first noticed that something cannot be read."""
@@ -387,6 +389,7 @@ class Database:
         self._since = self._since or datetime.now(UTC).isoformat(timespec="seconds")
         why = "the disk is full" if full else error
         self.lost = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
+        self.on_lost()
         raise self.lost from error
 
 

@@ -8,7 +8,7 @@ an answer that is here is the one that RocksDB would give.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from domains.language.types import Delta, Row
@@ -120,7 +120,8 @@ class RowCache:
 
     def __init__(self, room: CacheRoom) -> None:
         self._room = room
-        self._ways: dict[Columns, CachedAccess] = {}
+        self.ways: dict[Columns, CachedAccess] = {}
+        """What is known, by the columns of the look-up; whoever asks sets ``idle`` to 0. See :meth:`way`."""
         self._weigh: Callable[[Row], int] = row_bytes
 
     def adopt(self, weigh: Callable[[Row], int]) -> None:
@@ -128,28 +129,26 @@ class RowCache:
         self.clear()
         self._weigh = weigh
 
-    def answers(self, columns: Columns) -> Answers:
-        """Rows known by these columns; not to be changed by the caller."""
-        way = self._ways.get(columns)
-        if way is None:
-            way = self._ways[columns] = CachedAccess(key_function(columns))
-        way.idle = 0
-        return way.answers
+    def way(self, columns: Columns) -> CachedAccess:
+        """The rows known by these columns, for the first time."""
+        return self.ways.setdefault(columns, CachedAccess(key_function(columns)))
 
-    def remember(self, columns: Columns, key: Row, rows: list[Delta]) -> None:
-        if key in self.answers(columns):
-            return
-        weigh = self._weigh
-        size = ANSWER_BYTES + sum([weigh(row) for row, _ in rows])
-        if not self._room.makes(size):
-            return
-        self._room.held += size
-        self.answers(columns)[key] = rows
-        self._ways[columns].sizes[key] = size
+    def remember(
+        self, way: CachedAccess, keys: Sequence[Row], found: Sequence[list[Delta]], *, keep_empty: bool
+    ) -> None:
+        """What was found at each key; that there is nothing only with ``keep_empty``."""
+        weigh, room = self._weigh, self._room
+        for key, rows in zip(keys, found, strict=True):
+            if key in way.answers or not (rows or keep_empty):
+                continue
+            size = ANSWER_BYTES + sum([weigh(row) for row, _ in rows])
+            if room.makes(size):
+                room.held += size
+                way.answers[key], way.sizes[key] = rows, size
 
     def forget(self, deltas: Iterable[Delta]) -> None:
         """These rows come or go: what is known of their keys is no longer so."""
-        for way in self._ways.values():
+        for way in self.ways.values():
             if not way.answers:
                 continue
             way.idle += 1
@@ -160,5 +159,7 @@ class RowCache:
                 self._room.held -= way.sizes.pop(key)
 
     def clear(self) -> None:
-        self._room.held -= sum([sum(way.sizes.values()) for way in self._ways.values()])
-        self._ways.clear()
+        for way in self.ways.values():
+            self._room.held -= sum(way.sizes.values())
+            way.answers.clear()
+            way.sizes.clear()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -192,27 +192,28 @@ class RocksStore:
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         pending = self._pending
+        touched: dict[str, RocksTable] = {}
         for name, sequence, deltas in log:
-            self._tables[name].advance(sequence, deltas if self._keep_log else None)
-        touched: list[RocksTable] = []
-        for table in self._tables.values():
-            if table.staged:
+            table = touched[name] = self._tables[name]
+            table.advance(sequence, deltas if self._keep_log else None)
+        for name, table in self._tables.items():
+            if table.staged and name not in touched:
+                touched[name] = table
                 table.stage_counters()
-                touched.append(table)
         if not pending:
             return
         try:
             self._database.write(pending)
         except StorageFailure as error:
-            for table in touched:
+            for table in touched.values():
                 table.rollback()
             if error is self._database.lost:
                 raise CommitLost(error.message, hint=error.hint) from error
             raise
         else:
-            for table in touched:
+            for name, table in touched.items():
                 table.settle()
-                self._positions[table.schema.name] = table.counters.position
+                self._positions[name] = table.counters.position
         finally:
             pending.clear()
 
@@ -267,6 +268,10 @@ class RocksStore:
     def lost(self) -> StorageFailure | None:
         """Why it takes no writes before it is opened again."""
         return self._database.lost
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """``call`` is told as soon as ``lost``, by any thread."""
+        self._database.on_lost = call
 
     def opened_after(self, before: RocksStore) -> None:
         """Keep the alarm of an unreadable file from the life before this one: it is still damaged."""

@@ -102,19 +102,19 @@ class RocksTable(StoredTable):
         access = self.indexes.known.get(columns) or self.indexes.access(columns)
         if access is None:
             return [self._search(columns, key) for key in keys]
-        known = self._cache.answers(columns).get
-        answers = [known(key) for key in keys]
+        known = self._cache.ways.get(columns) or self._cache.way(columns)
+        known.idle = 0
+        answers = list(map(known.answers.get, keys))
+        if None not in answers:
+            return answers  # type: ignore[return-value]
         missing = [key for key, rows in zip(keys, answers, strict=True) if rows is None]
-        if missing:
-            found = self.find_stored(access, missing)
-            # A new row's keys are looked for, and not there: nobody will ask for that again.
-            kept_empty = columns not in self._unique
-            for key, rows in zip(missing, found, strict=True):
-                if rows or kept_empty:
-                    self._cache.remember(columns, key, rows)
-            rest = iter(found)
-            return [next(rest) if rows is None else rows for rows in answers]
-        return [rows for rows in answers if rows is not None]
+        found = self.find_stored(access, missing)
+        # A new row's keys are looked for, and not there: nobody will ask for that again.
+        self._cache.remember(known, missing, found, keep_empty=columns not in self._unique)
+        if len(found) == len(keys):
+            return found
+        rest = iter(found)
+        return [next(rest) if rows is None else rows for rows in answers]
 
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
         assert not self._pending, "scan with uncommitted staged deltas"
@@ -165,8 +165,7 @@ class RocksTable(StoredTable):
 
     def stage(self, deltas: Sequence[Delta]) -> None:
         self.staged = True
-        self._ahead.forget()
-        self._cache.forget(deltas)
+        self.counters.rows += sum([weight for _, weight in deltas])
         gone = [delta for delta in deltas if delta[1] < 0]
         come = [delta for delta in deltas if delta[1] > 0] if gone else deltas
         if self.schema.primary_key:
@@ -176,7 +175,8 @@ class RocksTable(StoredTable):
             for row, weight in gone:
                 self._retract_from_bag(row, -weight)
             self._insert_into_bag(come)
-        self.counters.rows += sum([weight for _, weight in deltas])
+        self._ahead.forget()
+        self._cache.forget(deltas)
 
     def _insert_keyed(self, deltas: Sequence[Delta]) -> None:
         pending, prefix, encode = self._pending, self._rows, self.codec.encode
@@ -261,12 +261,13 @@ class RocksTable(StoredTable):
         """The step is the table's step of this number (the store's doing); None: nothing of it is logged."""
         assert sequence > self.counters.position, f'position of "{self.schema.name}" goes back to {sequence}'
         self.counters.position = sequence
-        self.staged = True
+        self.stage_counters()
         if logged is not None:
             self._pending[self._log + layout.pack_sequence(sequence)] = self.codec.encode_log(logged)
 
     def stage_counters(self) -> None:
         """Of a step that has touched the table (the store's doing)."""
+        self.staged = True
         self._pending[self._counters_key] = self.encode_counters()
 
     def encode_counters(self) -> bytes:

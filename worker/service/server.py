@@ -24,6 +24,7 @@ from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE, Store
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
+from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.inbox import Stopping
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import (
@@ -71,7 +72,6 @@ from worker.protocol.operations import (
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rocks.store import RocksStore
 from worker.service.holds import Holds
-from worker.service.loop_completions import LoopCompletions
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
 from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
