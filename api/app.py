@@ -15,10 +15,10 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 
 from api.doors.asgi import AsgiDoor
-from api.endpoints import Endpoints
+from api.endpoints import Endpoints, RequestMetrics
 from api.gate import Gate
 from api.limits import Admission, Limits
-from api.metrics import Metrics, RequestMetrics
+from api.metrics import Metrics
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
 from api.statuses import answer_errors

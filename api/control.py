@@ -22,9 +22,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.endpoints import RequestMetrics
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES, Admission, Limits
-from api.metrics import RequestMetrics
 from api.routes.migrations import migration_answer
 from api.statuses import answer_errors
 from api.version import VERSION

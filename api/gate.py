@@ -8,8 +8,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.endpoints import RequestMetrics
 from api.limits import Admission, body_too_large
-from api.metrics import RequestMetrics
 from api.statuses import describe
 
 UNMATCHED = "unmatched"

@@ -114,7 +114,10 @@ class Admission:
             )
         return None
 
-    def leave(self, address: str) -> None:
+    def leave(self, connection: Unread, address: str, received: int) -> None:
+        """A connection goes, and with it the bytes of its requests, and of answers that were not read."""
+        self.received -= received
+        self.has_read(connection)
         self.connections -= 1
         left = self._addresses[address] - 1
         if left:
@@ -138,15 +141,12 @@ class Admission:
     def release(self, size: int) -> None:
         self.received -= size
 
-    def wait(self) -> None:
-        """A request is to wait for its answer, until ``waiting`` is counted down. Raises Overloaded; then it is not."""
-        if self.waiting >= self.limits.max_waiting:
-            self.count("max_waiting")
-            raise Overloaded(
-                f'"max_waiting", {self.limits.max_waiting} requests, are waiting already; nothing was done',
-                hint="send fewer at once, try again later, or start the server with a greater max_waiting",
-            )
-        self.waiting += 1
+    def too_many_waiting(self) -> HeadraceError:
+        self.count("max_waiting")
+        return Overloaded(
+            f'"max_waiting", {self.limits.max_waiting} requests, are waiting already; nothing was done',
+            hint="send fewer at once, try again later, or start the server with a greater max_waiting",
+        )
 
     def headers_too_large(self, url: int) -> HeadraceError:
         """``url``: bytes of the first line's URL."""

@@ -1,28 +1,21 @@
 """Prometheus metrics: requests by route and status with their latency, and the deployment's own counters.
 
-Counting is done in plain lists and turned into metric families when somebody scrapes, because a labelled
-``prometheus_client`` histogram costs several microseconds an observation, which is as much as the look-up it times.
+What the endpoints count (``endpoints.py``) is turned into metric families when somebody scrapes.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from math import inf
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.endpoints import BOUNDS, RequestMetrics
 from api.limits import Admission
 from controller.deployment import Deployment
-from controller.status import one_line
-
-BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds. A hit takes tenths of a millisecond, a miss milliseconds, a wait for a token up to the read timeout."""
 
 LISTED = {"workers": ("worker",), "domains": ("domain",), "links": ("from", "to")}
 """Lists of ``/v1/status``, whose entries are identified by these fields. They become labels; whether something holds
@@ -31,45 +24,7 @@ NAMED = {"tables": "table", "views": "view"}
 """Objects of ``/v1/status`` whose keys users have chosen. They become labels too: as parts of a metric's name, ``a-b``
 and ``a_b`` would be one."""
 
-_log = logging.getLogger("headrace.api")
-
 INVALID = re.compile(r"[^a-zA-Z0-9_]")
-
-
-class RouteTimes:
-    """Counts one route's answers by status and by latency, and logs those that took ``slow`` seconds or more."""
-
-    __slots__ = ("buckets", "route", "slow", "statuses", "total")
-
-    def __init__(self, route: str = "", slow: float = inf) -> None:
-        self.route = route
-        self.slow = slow
-        self.statuses: dict[int, int] = {}
-        self.buckets = [0] * (len(BOUNDS) + 1)
-        self.total = 0.0
-
-    def add(self, status: int, seconds: float, about: str = "") -> None:
-        """``about``: the view, the table or the SQL, for the log."""
-        if seconds >= self.slow:
-            _log.warning("slow request: %s took %.3f s, status %d: %s", self.route, seconds, status, one_line(about))
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        self.buckets[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-
-class RequestMetrics:
-    """The times of all routes. Routes are templates (``GET /v1/views/{view}``), so there are few."""
-
-    def __init__(self, slow: float = 0.0) -> None:
-        """``slow``: seconds from which on a request is logged; 0 logs none."""
-        self.routes: dict[str, RouteTimes] = {}
-        self._slow = slow or inf
-
-    def route(self, name: str) -> RouteTimes:
-        times = self.routes.get(name)
-        if times is None:
-            times = self.routes[name] = RouteTimes(name, self._slow)
-        return times
 
 
 class Metrics(Collector):

@@ -64,6 +64,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._address = ""
         self._sizes: deque[int] = deque()
         """Bytes of each request that is not answered."""
+        self._held = b""
+        """What has arrived and is not looked at yet."""
+        self._charged = 0
+        """Bytes that are counted as received beside the sizes: those held, and of a request whose answer is awaited."""
         self._in_head = False
         self._head = 0
         """Bytes of the head so far; counted only where it comes in several reads."""
@@ -218,10 +222,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._admission.leave(self._address)
-        self._admission.release(sum(self._sizes))
-        self._admission.has_read(self)
+        self._admission.leave(self, self._address, sum(self._sizes) + self._charged)
         self._sizes.clear()
+        self._held, self._charged = b"", 0
         self.pipeline.clear()
         self._unset_keepalive_if_required()  # uvicorn does so only where the connection has not failed.
         for timer in (self._deadline, self._reading):

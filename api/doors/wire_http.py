@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from asyncio import Task
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -106,21 +106,16 @@ def _before(data: bytes, requests: int) -> bytes:
 class WireHttp(HttpProtocol):
     """The long way, with the short one before it where the application has ``endpoints``."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._awaited = False
-        """An answer of ours is; ``_held`` has arrived meanwhile."""
-        self._held = b""
-        self._behind = 0
-        """Requests among these."""
-        self._overrun: HeadraceError | None = None
-        """What came after these passed a limit, and so does what still comes."""
-        self._charged = 0
-        """Bytes that are counted as received: those held, and of the request whose answer is awaited."""
-        self._closing = False
-        """The answer under way is the last one."""
-        self._used = False
-        """Since the timer for idle connections was set. It is not set anew with each request."""
+    _awaited = False
+    """An answer of ours is; ``_held`` has arrived meanwhile."""
+    _behind = 0
+    """Requests among these."""
+    _overrun: HeadraceError | None = None
+    """What came after these passed a limit, and so does what still comes."""
+    _closing = False
+    """The answer under way is the last one."""
+    _used = False
+    """Since the timer for idle connections was set. It is not set anew with each request."""
 
     # --- what arrives ---------------------------------------------------------------------------------------------
 
@@ -144,7 +139,8 @@ class WireHttp(HttpProtocol):
 
     def _hold(self, data: bytes) -> None:
         """Keep what arrives while an answer is awaited, or is not read. Nothing more is read of the socket then."""
-        error = self._charge(len(data))
+        self._charged += len(data)
+        error = self._admission.receive(len(data))
         if self._awaited:
             limit = self._admission.limits.max_pipelined
             room = limit - self._behind
@@ -160,7 +156,8 @@ class WireHttp(HttpProtocol):
     def _go_on(self) -> None:
         """With what was held. What is one too many is refused after the answers to the others."""
         held, self._held, self._behind = self._held, b"", 0
-        self._discharge()
+        self._admission.release(self._charged)
+        self._charged = 0
         error, self._overrun = self._overrun, None
         if not self._closing:
             self.flow.resume_reading()
@@ -169,14 +166,6 @@ class WireHttp(HttpProtocol):
                 self._overrun = error
             if self._overrun is not None and not self._held and not self._awaited:
                 self._refuse_for(self._overrun)
-
-    def _charge(self, size: int) -> HeadraceError | None:
-        self._charged += size
-        return self._admission.receive(size)
-
-    def _discharge(self) -> None:
-        self._admission.release(self._charged)
-        self._charged = 0
 
     def _answered(self, data: bytes, endpoints: Endpoints) -> bytes | None:
         """Answer the first request, or begin to, and give what follows it; None where it takes the long way."""
@@ -199,7 +188,9 @@ class WireHttp(HttpProtocol):
             self._answer(*begun)
         else:
             self._awaited = True
-            self._charge(head.length)  # It is here already: what follows it is refused.
+            if head.length:
+                self._charged += head.length
+                self._admission.received += head.length  # It is here already: what follows it is refused.
             task = self.loop.create_task(begun)
             self.tasks.add(task)  # type: ignore[arg-type]
             task.add_done_callback(self._finish)
@@ -211,7 +202,8 @@ class WireHttp(HttpProtocol):
         if self.transport.is_closing() or done.cancelled():
             return
         self._answer(*done.result())
-        self._go_on()
+        if self._charged:
+            self._go_on()
         if self._ended and not self._awaited and not self._held and not self.eof_received():
             self.transport.close()
 
@@ -246,11 +238,6 @@ class WireHttp(HttpProtocol):
         super().resume_writing()
         if self._held and not self._awaited:
             self._go_on()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._discharge()
-        self._held = b""
 
     def shutdown(self) -> None:
         if self._awaited:

@@ -214,7 +214,8 @@ class Domain:
                     stored.stage(deltas)
                     sequence = self.store.position(table) + 1
                     self.store.commit([(table, sequence, deltas)])
-                    self.clocks.write(known.base, sequence)
+                    self.clocks.local[known.base] = sequence  # As ``write`` of the clocks, for each write.
+                    self.clocks.version += 1
                 elif once is not None:  # A number of a stream, and no rows: nothing for the log.
                     self.store.commit(())
         except HeadraceError as error:
@@ -342,15 +343,13 @@ class Domain:
                 self.answer(replace(packet, keys=(key,)), step)
 
     def answer(self, packet: Read | Upquery, step: Step) -> None:
-        pull = Pull()
         try:
-            done = self._read(packet, pull, step) if isinstance(packet, Read) else self._upquery(packet, pull, step)
+            pull = self._read(packet, step) if isinstance(packet, Read) else self._upquery(packet, step)
         except HeadraceError as error:
             # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself.
             self._fail(packet, error, step)
-            done = True
-        self.counters.fills += pull.filled
-        if done:
+            return
+        if pull is None:
             return
         waits: set[Hole] = set()
         for (vertex, columns), keys in pull.misses.items():
@@ -368,18 +367,19 @@ class Domain:
         for vertex, columns, key in holes:
             self._ask(link, vertex, columns, [key], step)
 
-    def _read(self, packet: Read, pull: Pull, step: Step) -> bool:
-        """Fill a reader's holes; False where the read is to be parked for some of them."""
-        if packet.reader in self.held or (packet.reader in self.vertices and self.vertices[packet.reader].building):
+    def _read(self, packet: Read, step: Step) -> Pull | None:
+        """Fill a reader's holes. Where the read is to be parked for some of them: the pull that has missed them."""
+        vertex = self.vertices.get(packet.reader)
+        if packet.reader in self.held or (vertex is not None and vertex.building):
             self.awaiting.append(packet)
-            return True
-        if packet.reader not in self.vertices:
+            return None
+        if vertex is None:
             step.replies.append(Reply(packet.request, Filled()))  # dropped meanwhile: the caller looks it up anew
-            return True
-        vertex = self.vertices[packet.reader]
+            return None
         reader = vertex.operator
         assert isinstance(reader, ReaderOperator)
         filled, holes = reader.filled, reader.holes(packet.keys)
+        pull = Pull(self.counters)
         found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []
         complete = True
         for key, rows in zip(holes, found, strict=True):
@@ -390,29 +390,32 @@ class Domain:
             filled.fill(key, material)
             step.publish(vertex).filled.append((key, material))
             self.counters.fills += 1
-        if complete:
-            step.replies.append(Reply(packet.request, Filled()))
-        return complete
+        if not complete:
+            return pull
+        step.replies.append(Reply(packet.request, Filled()))
+        return None
 
-    def _upquery(self, packet: Upquery, pull: Pull, step: Step) -> bool:
+    def _upquery(self, packet: Upquery, step: Step) -> Pull | None:
+        """The same of an egress's rows."""
         assert packet.epoch == self.links.epoch(packet.link), f"an upquery of epoch {packet.epoch}"
         route = self.links.route(packet.link, packet.node)
         if route is None:
-            return True
+            return None
         egress, part = route
         if egress.index in self.held:
             self.awaiting.append(packet)
-            return True
+            return None
+        pull = Pull(self.counters)
         found = pull.find(egress.parents[0], packet.columns, packet.keys)
         if any(rows is None for rows in found):
-            return False
+            return pull
         fills = step.fills.setdefault(packet.link, [])
         for key, rows in zip(packet.keys, found, strict=True):
             mine = consolidate(rows or ())
             if part is not None:
                 mine = [delta for delta in mine if part.has(delta[0])]
             fills.append(Fill(packet.node, packet.columns, key, tuple(mine)))
-        return True
+        return None
 
     # --- evictions --------------------------------------------------------------------------------------------
 
@@ -466,7 +469,7 @@ class Domain:
         for vertex, deltas in act.deltas.items():
             if vertex.is_reader:
                 key_of = vertex.operator.key_of  # type: ignore[attr-defined]
-                changes = [(key_of(delta[0]), delta) for delta in consolidate(deltas)]
+                changes = [(key_of(delta[0]), delta) for delta in deltas]
                 step.publish(vertex).deltas.extend(changes)
                 self.counters.published_deltas += len(changes)
 

@@ -90,13 +90,17 @@ class PeekOld(Peek):
         return found
 
 
+class FillCounter(Protocol):
+    fills: int
+
+
 class Pull(Peek):
     """State made to be there: each hole on the way is computed from the parents and filled."""
 
-    def __init__(self) -> None:
+    def __init__(self, counter: FillCounter) -> None:
         super().__init__()
         self.misses: dict[tuple[Vertex, Columns], dict[Row, None]] = {}
-        self.filled = 0
+        self._counter = counter
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         index = vertex.indexes.get(columns)
@@ -117,7 +121,7 @@ class Pull(Peek):
         for key, material in zip(holes, vertex.operator.compute(self, columns, list(holes)), strict=True):
             if material is not None:
                 index.fill(key, material)
-                self.filled += 1
+                self._counter.fills += 1
         for at, key in enumerate(keys):
             if found[at] is None:
                 found[at] = index.get(key)

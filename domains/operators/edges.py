@@ -13,7 +13,7 @@ from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator
 from domains.operators.state import Index, row_weigher
 from domains.plan import graph
-from domains.plan.deltas import key_function
+from domains.plan.deltas import consolidate, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
 from domains.store.storage import TableStore
@@ -171,7 +171,7 @@ class ReaderOperator(Operator):
         return inputs[0]
 
     def settle(self, deltas: list[Delta]) -> list[Delta]:
-        """Those for filled keys, accounted; the step publishes them."""
+        """Those for filled keys, each row once, accounted; the step publishes them."""
         index = self.filled
         once, protected, key_of, weigh = index.once, index.protected, self.key_of, index.weigh
         kept: list[Delta] = []
@@ -190,7 +190,7 @@ class ReaderOperator(Operator):
             held[key] += size
             grown += size
         index.bytes += grown
-        return kept
+        return consolidate(kept)
 
     @property
     def filled(self) -> ReaderIndex:

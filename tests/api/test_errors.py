@@ -12,9 +12,9 @@ from headrace_client.tokens import decode, encode
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
+from api.endpoints import RequestMetrics
 from api.gate import HUNG_UP, UNMATCHED, Gate
 from api.limits import Admission, Limits
-from api.metrics import RequestMetrics
 from api.statuses import STATUSES, describe
 from controller.deployment import Deployment
 from domains import errors

@@ -13,8 +13,8 @@ import pytest
 from api.lookups.lookups import LookupCalls
 from controller.embedded.local import LocalDeployment
 from controller.lookups.binding import Binding
+from controller.lookups.view_lookup import HITS_PER_MISS
 from worker.reader_map import ReaderSnapshot
-from worker.reader_map.lookup import HITS_PER_MISS
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 from api.app import create_app
 from api.doors import asgi
 from api.doors.asgi import AsgiDoor
-from api.endpoints import Endpoints
+from api.endpoints import Endpoints, RequestMetrics
 from api.limits import Admission, Limits
-from api.metrics import RequestMetrics
 from controller.deployment import Deployment
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/status", "headers": [], "query_string": b""}

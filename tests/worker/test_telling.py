@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from controller.lookups.view_lookup import HITS_PER_MISS, OWED, TOLD, AccessReporter
 from domains.language.types import Row
-from worker.reader_map.lookup import HITS_PER_MISS, OWED, TOLD, AccessReporter
 
 
 def keys(*values: int) -> list[Row]:

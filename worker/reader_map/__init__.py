@@ -22,8 +22,7 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading; :class:`MapReading`: the maps as one
                     request sees them, for all of its look-ups
 ``merging.py``      answers from rows in hand: several keys, ranges against the order; all that a reader holds
-``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined;
-                    :class:`AccessReporter`: reports hits to the domain, so that it keeps what is read again
+``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
 ``seek_cache.py``   pages of whole-number keys that were read since their reader last changed; :class:`SoughtRows`:
                     rows sought within keys, kept while these stay as they are
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
@@ -31,12 +30,11 @@ filled and has no rows is present with an empty value. The two are never confuse
 """
 
 from worker.reader_map.layout import ReaderLayout
-from worker.reader_map.lookup import AccessReporter, BoundLookup, Parts
+from worker.reader_map.lookup import BoundLookup, Parts
 from worker.reader_map.reader import MapReading, ReaderClient, ReaderSnapshot, in_one_state
 from worker.reader_map.writer import ReaderMap
 
 __all__ = [
-    "AccessReporter",
     "BoundLookup",
     "MapReading",
     "Parts",

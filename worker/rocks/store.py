@@ -212,7 +212,9 @@ class RocksStore:
             raise
         else:
             for name, table in touched.items():
-                table.settle()
+                table.staged = False
+                if table.numbers.staged:
+                    table.numbers.settle()
                 self._positions[name] = table.counters.position
         finally:
             pending.clear()

@@ -74,8 +74,9 @@ class RocksTable(StoredTable):
         self._log = layout.table_prefix(layout.LOG, number)
         self._counters_key = layout.table_prefix(layout.COUNTERS, number)
         self.counters = counters or TableCounters()
-        self._committed = self.counters.values()
-        self._numbers = numbers or StreamNumbers(pending, number, {})
+        self._before = self.counters.values()
+        """Before the step that has touched it."""
+        self.numbers = numbers or StreamNumbers(pending, number, {})
         self.staged = False
         """Whether the step has touched this table (rows, auto-increment or a stream's number)."""
         self.adopt(schema, pads)
@@ -164,7 +165,7 @@ class RocksTable(StoredTable):
     # --- writing ------------------------------------------------------------------------------------------------
 
     def stage(self, deltas: Sequence[Delta]) -> None:
-        self.staged = True
+        self._touch()
         self.counters.rows += sum([weight for _, weight in deltas])
         gone = [delta for delta in deltas if delta[1] < 0]
         come = [delta for delta in deltas if delta[1] > 0] if gone else deltas
@@ -237,29 +238,30 @@ class RocksTable(StoredTable):
             self._pending[index.prefix + index.encode(row) + key] = None
 
     def next_auto_increment(self, count: int) -> int:
+        self._touch()
         first = self.counters.auto_increment + 1
         self.counters.auto_increment += count
-        self.staged = True
         return first
 
     def raise_auto_increment(self, at_least: int) -> None:
         if at_least > self.counters.auto_increment:
+            self._touch()
             self.counters.auto_increment = at_least
-            self.staged = True
 
     def last_number(self, stream: str) -> int:
-        return self._numbers.known.get(stream, 0)
+        return self.numbers.known.get(stream, 0)
 
     def streams(self) -> Mapping[str, int]:
-        return self._numbers.known
+        return self.numbers.known
 
     def remember(self, stream: str, number: int) -> None:
-        self._numbers.remember(stream, number)
-        self.staged = True
+        self._touch()
+        self.numbers.remember(stream, number)
 
     def advance(self, sequence: int, logged: Sequence[Delta] | None) -> None:
         """The step is the table's step of this number (the store's doing); None: nothing of it is logged."""
         assert sequence > self.counters.position, f'position of "{self.schema.name}" goes back to {sequence}'
+        self._touch()
         self.counters.position = sequence
         self.stage_counters()
         if logged is not None:
@@ -267,23 +269,19 @@ class RocksTable(StoredTable):
 
     def stage_counters(self) -> None:
         """Of a step that has touched the table (the store's doing)."""
-        self.staged = True
         self._pending[self._counters_key] = self.encode_counters()
 
     def encode_counters(self) -> bytes:
         return marshal.dumps(self.counters.values(), MARSHAL_VERSION)
 
-    def settle(self) -> None:
-        """The step was committed (the store's doing)."""
-        if self._numbers.staged:
-            self._numbers.settle()
-        self._committed = self.counters.values()
-        self.staged = False
+    def _touch(self) -> None:
+        if not self.staged:
+            self._before, self.staged = self.counters.values(), True
 
     def rollback(self) -> None:
         """The step is forgotten (the store's doing)."""
-        self.counters = TableCounters(*self._committed)
-        self._numbers.rollback()
+        self.counters = TableCounters(*self._before)
+        self.numbers.rollback()
         self.staged = False
 
     # --- schema and indexes -------------------------------------------------------------------------------------
