@@ -202,8 +202,11 @@ class WireHttp(HttpProtocol):
         if self.transport.is_closing() or done.cancelled():
             return
         self._answer(*done.result())
-        if self._charged:
+        if self._held or self._overrun is not None:
             self._go_on()
+        elif self._charged:
+            self._admission.received -= self._charged
+            self._charged = 0
         if self._ended and not self._awaited and not self._held and not self.eof_received():
             self.transport.close()
 

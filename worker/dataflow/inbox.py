@@ -62,11 +62,13 @@ class Inbox:
         self._always: deque[Input] = deque()
         self._requests: deque[Input] = deque()
         self._resting: deque[Input] = deque()
+        self.queues = (self._always, self._requests, self._resting)
+        """To see whether anything waits, which is asked after each batch: ``any`` of them."""
         self._rested = 0.0
         """When what rests may go on, by ``now``."""
 
     def __len__(self) -> int:
-        return len(self._always) + len(self._requests) + len(self._resting)
+        return sum(map(len, self.queues))
 
     @property
     def is_half_full(self) -> bool:
@@ -128,7 +130,7 @@ class Inbox:
         """Take nothing more, and what waits is not done."""
         with self._arrived:
             self._refused = error
-            return [one for queue in (self._always, self._requests, self._resting) for one in _first(queue, len(queue))]
+            return [one for queue in self.queues for one in _first(queue, len(queue))]
 
 
 def _first(queue: deque[Input], most: int) -> list[Input]:

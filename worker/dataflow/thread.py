@@ -364,7 +364,7 @@ class DataflowThread:
                 self._break_off(error, batch, taken, inputs)
                 return
             if has_effects:
-                self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
+                self.flusher.hand(batch, at_once=self._alone and not (inputs or any(self._inbox.queues)))
             if self._suspects and (lost := self._lost()) is not None:
                 self._fail(lost, inputs)
                 return
