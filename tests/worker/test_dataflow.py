@@ -26,7 +26,7 @@ from tests.shard_of_key import shard_of_key
 from worker.dataflow import inbox as inbox_module
 from worker.dataflow import thread as dataflow_module
 from worker.dataflow.batch import LinkPacket
-from worker.dataflow.domain_host import destination
+from worker.dataflow.hosted_domain import destination
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import open_embedded, shards_of
 from worker.protocol.messages import NotHere, StaleEpoch

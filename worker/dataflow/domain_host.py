@@ -41,14 +41,20 @@ from domains.plan.packets import (
     RequestId,
     Send,
     Touch,
-    Upquery,
     Write,
-    receiver_of,
-    sender_of,
 )
 from domains.store.storage import Store, unknown_outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
-from worker.dataflow.hosted_domain import HostedDomain, HostedReaders, LinkCounters, Reception, TokenWait, TokenWaits
+from worker.dataflow.hosted_domain import (
+    HostedDomain,
+    HostedReaders,
+    LinkCounters,
+    Reception,
+    TokenWait,
+    TokenWaits,
+    destination,
+    source,
+)
 from worker.dataflow.memory_limiter import Pressure, relieve
 from worker.protocol.messages import NotHere, StaleEpoch, version_of
 
@@ -57,11 +63,7 @@ _bytes = attrgetter("bytes")
 
 
 class StepBroken(Exception):
-    """A domain could not end a step that had begun to change it, and nobody would open it again (``Hosted.led``). Not
-    an error that whoever asked is told as his own: what he wrote may be there."""
-
-
-# Requests that domains have yet to answer, and who waits for the answer.
+    """A step was broken off, and no leader opens the domain again. No error of the caller: his write may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +111,9 @@ class PendingRequests:
 class DomainHost:
     """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
 
-    def __init__(
-        self,
-        *,
-        memory_limit: int,
-        reserve: int = 0,
-        led: bool = False,
-        opened: Callable[[Store], None] = lambda store: None,
-    ) -> None:
+    def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
         self.memory_limit = memory_limit
-        self._opened = opened
+        self.opened: Callable[[Store], None] = lambda store: None
         """Called with each store that is hosted."""
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
@@ -178,7 +173,7 @@ class DomainHost:
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
         self._moved.add(index)
-        self._opened(store)
+        self.opened(store)
 
     def close(self, index: DomainIndex, batch: Batch) -> Callable[[], None] | None:
         """Give a domain up. What this answers closes its store, once the batch is durable: not on the way of other
@@ -461,8 +456,7 @@ class DomainHost:
         """
         held, is_linked = 0, False
         for host in self.hosts.values():
-            # As ``weigh`` does. After each batch, so that it is done without two calls for each domain.
-            if not host.weighed and host.domain.broken is None:
+            if not host.weighed and host.domain.broken is None:  # As ``weigh``, without its two calls after each batch.
                 host.bytes, host.weighed = sum(map(_bytes, host.domain.vertices.states)), True
             held += host.bytes if host.weighed else 0
             is_linked = is_linked or bool(host.domain.links.outgoing)
@@ -503,13 +497,3 @@ class DomainHost:
     def _evict(self, host: HostedDomain, excess: int, batch: Batch) -> None:
         self._handle(host, EvictMemory(excess), batch)
         self._drain(batch)
-
-
-def destination(packet: LinkPacket) -> DomainIndex:
-    """Which domain a packet is for: an upquery goes against its link."""
-    return sender_of(packet.link) if isinstance(packet, Upquery) else receiver_of(packet.link)
-
-
-def source(packet: LinkPacket) -> DomainIndex:
-    """Which domain has sent a packet."""
-    return receiver_of(packet.link) if isinstance(packet, Upquery) else sender_of(packet.link)

@@ -22,7 +22,7 @@ from enum import Enum
 from domains.engine.domain import Domain
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled
+from domains.plan.packets import Clock, Failed, Filled, Upquery, receiver_of, sender_of
 from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.reader_map import ReaderLayout
@@ -99,6 +99,16 @@ class HostedDomain:
         """Those that eviction could free."""
         indexes = (index for vertex in self.domain.vertices.values() for index in vertex.indexes.values())
         return sum(index.bytes for index in indexes if index.partial)
+
+
+def destination(packet: LinkPacket) -> DomainIndex:
+    """Which domain a packet is for: an upquery goes against its link."""
+    return sender_of(packet.link) if isinstance(packet, Upquery) else receiver_of(packet.link)
+
+
+def source(packet: LinkPacket) -> DomainIndex:
+    """Which domain has sent a packet."""
+    return receiver_of(packet.link) if isinstance(packet, Upquery) else sender_of(packet.link)
 
 
 # The readers of the domains of one worker: how each lies in the reader map, and which are not to be found yet.

@@ -72,7 +72,8 @@ class DataflowThread:
         reserve: int = 0,
     ) -> None:
         led = deliver is not nowhere
-        self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=led, opened=self._watch)
+        self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=led)
+        self.hosted.opened = self._watch
         self.reader_map = ReaderMap(readers)
         self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None
