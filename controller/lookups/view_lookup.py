@@ -162,6 +162,8 @@ class ViewLookup:
         """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
         shard = self.shards[0]
         about = token and shard.concerns(token)
+        if self.binding.finish is None:
+            return await self._hosts.pages(shard, bounds, about, deadline)
         found = await self._hosts.pages(shard, [bound.sent for bound in bounds], about, deadline)
         return finished(bounds, found)
 
