@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 
 def pytest_configure() -> None:
@@ -19,3 +23,13 @@ def pytest_unconfigure() -> None:
     """What a test has served in this process has set everything apart for good (``worker/service/system.py``). It
     goes after all: nanobind, by which DuckDB is bound, reports what is left at the end of a process as leaked."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for all tests of a process, small and without pages of its own: a JVM takes seconds to start."""
+    from migrations.backfill.spark.session import session
+    from tests.migrations.spark.conftest import SMALL
+
+    with session(SMALL) as opened:
+        yield opened

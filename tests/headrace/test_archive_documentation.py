@@ -144,21 +144,11 @@ def test_a_table_of_several_shards_is_the_union_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
-def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
-    from migrations.backfill.spark.session import JAVA_OPTIONS
-
+def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path, spark: Any) -> None:
     states = written(db)
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
-    try:
-        for position in (3, len(states) - 1):
-            found = shown()["with_spark"](spark, str(tmp_path / "archive"), "t", position)
-            assert live(found.columns, found.collect()) == states[position], position
-    finally:
-        spark.stop()
+    for position in (3, len(states) - 1):
+        found = shown()["with_spark"](spark, str(tmp_path / "archive"), "t", position)
+        assert live(found.columns, found.collect()) == states[position], position
 
 
 def test_settings_and_commands_are_those_that_there_are() -> None:

@@ -1,14 +1,11 @@
-"""One session for all of them, small and without pages of its own; skipped where there is no Java."""
+"""What is small of Spark here, and that its tests are skipped where there is no Java."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
-from migrations.backfill.spark.session import session
 from migrations.backfill.spark.settings import SparkSettings
 
 SMALL = SparkSettings(
@@ -31,9 +28,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             if shutil.which("java") is None:
                 item.add_marker(pytest.mark.skip(reason="there is no java on PATH"))
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    with session(SMALL) as opened:
-        yield opened
