@@ -195,7 +195,7 @@ class Client:
         total: Counter[Row] = Counter()
         for rows in found:
             total.update(rows or {})
-        return rows_of(reader, total, arguments)
+        return rows_of(reader, total, arguments, state.planned[view.lower()].finish)
 
     def arguments(self, view: str, values: Sequence[Any]) -> tuple[Any, ...]:
         """One argument a parameter, from one value a ``?`` of a view that is known here."""
