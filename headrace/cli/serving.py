@@ -96,7 +96,6 @@ Archive = Annotated[str | None, setting_option("archive")]
 ArchiveRetention = Annotated[float | None, setting_option("archive_retention")]
 SparkMaster = Annotated[str | None, setting_option("spark_master")]
 SparkConf = Annotated[list[str] | None, setting_option("spark_conf")]
-SparkMemory = Annotated[str | None, setting_option("spark_memory")]
 
 
 @takes_settings

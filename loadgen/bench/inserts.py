@@ -1,4 +1,4 @@
-"""One client inserts one row after the other, over HTTP, and into MariaDB: what waiting for the disk costs either.
+"""One client inserts one row after the other, over HTTP and into MariaDB: how much each waits for the disk.
 
 Both sides are spoken to through a bare socket, so that no driver's time is in the figures, and both answer when the row
 is on disk (MariaDB with ``innodb_flush_log_at_trx_commit=1``). The third figure is the floor: as many bytes appended to

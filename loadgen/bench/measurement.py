@@ -1,4 +1,4 @@
-"""The result of a measurement, and a fair comparison of two sides on a machine that does other things too."""
+"""The parts of every bench: progress, watches, a comparison by turns, the table and the JSON file."""
 
 from __future__ import annotations
 

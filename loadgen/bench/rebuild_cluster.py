@@ -36,8 +36,8 @@ KEPT_ERRORS = 5
 
 
 class Reads(Beside):
-    """A client that reads counts by turns, while the block lasts, one at a time. Those that would have been due behind
-    a slow one are not read: on a busy machine they would queue up, and their times say how long it has been busy."""
+    """A client that reads counts one at a time, while the block lasts. Reads that fall due during a slow one are left
+    out: on a busy machine they would queue up, and their times would tell how long it has been busy."""
 
     def __init__(self, url: str, stories: Sequence[int]) -> None:
         self._url, self._stories = url, stories

@@ -1,8 +1,8 @@
 """The effect of a fault on the requests, from their records. Pure.
 
-Of each record it is known whether it needed what was lost: a page of one story, and a write to it, need the shard of
-that story; every other page needs all shards. So the two questions of a drill are asked of two sets of requests: how
-long were the touched ones without service, and did the untouched ones notice anything at all?
+A record is *touched* if its request needs a lost shard: pages of one story, and writes to it, need the story's shard,
+every other page needs all shards. A drill asks two questions: how long were touched requests without service, and did
+untouched ones notice anything at all?
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class FaultRound:
     slowest_during_ms: float | None
     """The slowest of all requests, touched or not."""
     later: LatencySample
-    """All requests between the end of the outage and the time when the cluster had settled: domains may be moved then,
-    and each that moves is away for a moment."""
+    """All requests from the end of the outage until the cluster had settled. Domains may be moved then, and each is
+    away for a moment while it moves."""
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ def sample(records: Collection[Record]) -> LatencySample:
 
 
 def pooled(records: Sequence[Record], faults: Sequence[Fault], shards: int) -> tuple[LatencySample, LatencySample]:
-    """The untouched requests of all rounds together, before and during: what has many rounds has a steadier p99."""
+    """The untouched requests of all rounds together, before and during: many rounds give a steadier p99."""
     before: list[Record] = []
     during: list[Record] = []
     for fault in faults:

@@ -7,8 +7,8 @@
         ─► the worker's directory is gone, kill -9 ─► its views wait, the others serve ─► headrace rebuild --lost
         ─► the load writes again ─► judged: the load's writes are there; of the tail, what was named is not, the rest is
 
-Each worker has a data directory of its own, and the archive is written when the drill says so and never else. So it is
-known of each write of the tail at which position of which shard it is, and what is to be named as lost.
+Each worker has a data directory of its own, and only the drill starts an archiving. So the drill knows the shard and
+position of each write of the tail, and which of them the command has to name as lost.
 """
 
 from __future__ import annotations

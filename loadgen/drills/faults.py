@@ -1,5 +1,5 @@
-"""The faults that need no more than the numbers of the processes. Each does one round: it breaks something, takes it
-back where that is its business, and leaves it to the drill to wait until the cluster is whole again."""
+"""Faults that need only the numbers of processes, and a full disk. Each function does one round: it breaks something,
+and mends it if the fault is to end. The drill then waits until the cluster is whole again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``link-cut`` and ``slow-link``: what two workers send to each other goes through proxies."""
+"""``partition``, ``link-cut`` and ``slow-link``: a worker in a network of its own, or links through proxies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from worker.wire import codec
 from worker.wire.frames import Cutter, opened
 from zookeeper.server import Ensemble
 
-# ``partition``: one worker lives in a network namespace of its own, and the cable to it is cut without a word.
+# ``partition``: one worker runs in a network namespace of its own, and its network is cut silently.
 #
 # ::
 #
@@ -28,7 +28,7 @@ from zookeeper.server import Ensemble
 #     ZooKeeper, controllers, api  ── bridge ─ veth ═══ veth ── worker-3
 #     worker-1, worker-2           10.213.77.1               10.213.77.2
 #
-# A port of the bridge that is disabled drops what comes to it, both ways: no connection is refused and none is reset.
+# A disabled port of the bridge drops packets both ways: no connection is refused or reset.
 
 NAMESPACE = "headrace-drill"
 BRIDGE, OUTER, INNER = "hrbr0", "hrveth0", "hrveth1"
@@ -168,7 +168,7 @@ class Proxy:
                 self.rules.closed(pair, writer, far_writer)
                 far_writer.transport.abort()
         except* (OSError, HeadraceError) as ended:
-            # An end is gone, and so is the other one now. That is what it is for.
+            # One end has gone, so the other one is closed, too.
             _log.debug("a connection to %s ended: %s", self.worker, ended.exceptions[0])
         finally:
             writer.transport.abort()
@@ -218,8 +218,8 @@ DELAY = 0.1
 
 @asynccontextmanager
 async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
-    """Every worker says that it is reached at an address of the loopback net that is its proxy's; it listens at the
-    same port of another."""
+    """Each worker advertises a loopback address at which its proxy listens; the worker itself listens at the same port
+    of another address."""
     rules, proxies = Rules(), []
     for number in range(1, cluster.shape.workers + 1):
         name, outside = f"worker-{number}", f"127.0.1.{number}"

@@ -1,4 +1,4 @@
-"""The leader is killed in the middle of a change: afterwards there is the old graph or the new one, and no mixture."""
+"""The leader is killed during a migration: afterwards the cluster has the old graph or the new one, and no mixture."""
 
 from __future__ import annotations
 

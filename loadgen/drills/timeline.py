@@ -2,7 +2,7 @@
 
 Like Figure 5-3 of the Noria thesis (J. Gjengset, *Partial State in Dataflow-Based Materialized Views*): throughput over
 time, with the moments of the fault and of the recovery; and below it errors, and the slowest answers. A program of its
-own, so that nobody but whoever wants the picture waits for matplotlib.
+own, so that nothing else waits for matplotlib.
 """
 
 from __future__ import annotations

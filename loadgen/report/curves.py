@@ -2,8 +2,8 @@
 
 ``latency.svg`` has throughput against latency, one set of lines a result: flat, until the target does not keep up
 ("hockey sticks", as Figure 5-1 of the Noria thesis). ``memory.svg`` and ``timeline.svg`` are of the first result's last
-point: resident memory of each server process, and the times by the second. A program of its own, so that nobody but
-whoever wants the pictures waits for matplotlib.
+point: resident memory of each server process, and the times by the second. A program of its own, so that
+nothing else waits for matplotlib.
 """
 
 from __future__ import annotations

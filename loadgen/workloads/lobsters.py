@@ -1,4 +1,4 @@
-"""The Lobsters workload as the loop wants it: a stream of jobs, a program, and the rows that it expects to be there."""
+"""The Lobsters and ribbons workloads: a stream of jobs, and the program and rows that they expect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from loadgen.workloads.visits import Visit, Visits
 from lobsters import program, words
 from lobsters.data import Data
 
-# What the application tells its cache when it writes: names of entries to delete. Pure.
+# The cache entries that an application deletes when it writes. Pure.
 #
-# This is the part of a cache-aside that is written by hand, once for each query and each write, and where it goes
-# wrong. Here it is done as well as the pages allow: a write deletes whatever its own page knows to be touched. What
-# it cannot know without asking stays until it expires: the notifications of followers other than the one who is
-# answered, the names of a renamed user on other pages, the hotness of a story that another was merged into.
+# This part of a cache-aside is written by hand, for each query and each write, and is where it goes wrong. Here a write
+# deletes every entry that its own page knows to be touched. Others stay until they expire: notifications of followers
+# other than the one who is answered, names of a renamed user on other pages, the hotness of a story that another one
+# was merged into.
 
 STORY_BY_ID = ("listed_stories:", "stories_by_id:", "story_by_id")
 
@@ -169,9 +169,9 @@ class LobstersWorkload(SiteWorkload):
 
 # The notifications view under its heaviest writer: read ribbons, as fast as they come, in batches.
 #
-# Every Story page moves a ribbon, and the view of unread replies sees each: in the published runs that was what
-# bounded the whole site (about 4,300 updates a second). Here are nothing but those updates, beside a reader of
-# notifications now and then, so that the view has keys to keep::
+# Every Story page moves a ribbon, and the view of unread replies sees each: in the published runs this bounded the
+# whole site (about 4,300 updates a second). This workload is those updates, and some reads of notifications, so that
+# the view has keys to keep::
 #
 #     95 % a batch of ribbons (one statement)      5 % notifications of as many users (one look-up each)
 
