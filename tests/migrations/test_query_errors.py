@@ -19,6 +19,7 @@ from tests.migrations.query_cases import read_cases
 CATALOG = catalog()
 
 UNSUPPORTED = {
+    "SELECT id FROM stories WHERE id IN (?, ?)": "an IN list of parameters alone",
     "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x": "in a subquery",
     "SELECT x.author FROM (SELECT DISTINCT author FROM stories WHERE score > ?) x": "in a subquery",
     "SELECT x.n FROM (SELECT id + ? AS n FROM stories) x": 'the parameter in the column "n"',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from domains.errors import Unsupported
 from domains.language.types import SqlType
 from domains.plan.graph import ParameterKind
 from migrations.parse.reading import children, exp, position
@@ -63,6 +64,8 @@ def read_comparisons(node: exp.Expr) -> Taken | None:
     """A condition with a ``?`` as comparisons, and conditions without one that are left of it (of BETWEEN).
 
     None where it is something else, which is applied when a view is read.
+
+    :raises Unsupported: ``column IN (?, ?)``.
     """
     kind = _KINDS.get(type(node))
     if kind is not None:
@@ -77,6 +80,9 @@ def read_comparisons(node: exp.Expr) -> Taken | None:
         values = [_bare(value) for value in node.expressions]
         if len(values) == 1 and isinstance(values[0], exp.Placeholder):
             return [Comparison(node.this, ParameterKind.IN, values[0])], []
+        if all(isinstance(value, exp.Placeholder) for value in values):
+            # An earlier build took this for one list, and recipes that it wrote mean that: see ``replaying.py``.
+            raise Unsupported("an IN list of parameters alone", hint="IN (?) takes a list of any length")
     if isinstance(node, exp.Between) and not is_parameterised(node.this):
         return _bounds(node)
     return None
