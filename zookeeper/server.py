@@ -18,6 +18,8 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from struct import Struct
+from zlib import adler32
 
 from zookeeper.address import Finding, probe
 from zookeeper.errors import ServerFailed
@@ -238,6 +240,8 @@ class _Server:
         return process.pid if process is not None and process.returncode is None else None
 
     async def start(self, program: Sequence[str], servers: Sequence[_Server]) -> None:
+        for log in sorted(self.folder.glob("data/version-2/log.*")):
+            await asyncio.to_thread(check_log, log)
         if self.pid is not None:
             return
         _check_free(self.host, self.port)
@@ -374,3 +378,53 @@ def _since(path: Path, offset: int) -> str:
     except OSError:
         return ""
     return content[offset if len(content) >= offset else 0 :].decode(errors="replace")
+
+
+# What ZooKeeper reads past: it checks the sum of each change in its log, but takes one whose length or last byte has
+# turned for the end, as if a crash had torn it, and goes on without that change and all behind it.
+
+_LOG_HEADER = 16
+_CHANGE = Struct(">qi")
+"""Its Adler checksum, and its length. The bytes follow, then an end mark."""
+_END = b"B"
+
+
+def check_log(path: Path) -> None:
+    """:raises ServerFailed: changes in it were synced, and ZooKeeper would go on without them."""
+    content = path.read_bytes().rstrip(b"\0")  # It is allocated before it is written.
+    at = _LOG_HEADER
+    while at < len(content):
+        end = _end_of(content, at)
+        if end is None:
+            break
+        at = end
+    else:
+        return
+    # A crash may have torn the last change: then no whole one follows, and it is not one whose length alone is wrong.
+    torn = content[at:]
+    whole_but_for_length = torn.endswith(_END) and _checked(torn, len(torn) - _CHANGE.size - len(_END))
+    followed = any(_end_of(content, later) is not None for later in range(at + 1, len(content) - _CHANGE.size))
+    length = _CHANGE.unpack_from(torn)[1] if len(torn) > _CHANGE.size else -1
+    if whole_but_for_length or followed or _checked(torn, length):
+        raise ServerFailed(
+            f'ZooKeeper\'s log "{path}" is damaged at byte {at}: it would go on without what is behind that',
+            hint="with three servers delete the data of this one; else bring back what headrace state has saved",
+        )
+
+
+def _end_of(content: bytes, at: int) -> int | None:
+    """Where the change that begins there ends; None where there is no whole one."""
+    if at + _CHANGE.size > len(content):
+        return None
+    length: int = _CHANGE.unpack_from(content, at)[1]
+    end = at + _CHANGE.size + length
+    if length <= 0 or content[end : end + 1] != _END or not _checked(content[at : end + 1], length):
+        return None
+    return end + 1
+
+
+def _checked(change: bytes, length: int) -> bool:
+    """Whether so many bytes have the checksum that stands before them."""
+    if length <= 0 or len(change) < _CHANGE.size + length + 1:
+        return False
+    return bool(_CHANGE.unpack_from(change)[0] == adler32(change[_CHANGE.size : _CHANGE.size + length]))

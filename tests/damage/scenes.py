@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,12 @@ from headrace.backup.restoring import restore
 from headrace.cluster import kept_state
 from headrace.errors import StorageFailure
 from headrace.settings import load
+from migrations.recipe import RecipeEntry
 from worker.belonging import claim
 from worker.rocks.store import RocksStore
 from worker.service.shards import open_shard
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.server import Ensemble
 
 QUERIES = (
     "SELECT COUNT(*), SUM(n) FROM t",
@@ -41,6 +47,7 @@ class Scene:
     """Beside those of storage, archives and the authority."""
     unnoticed: tuple[str, ...] = ()
     """What may be deleted without a word: a limit that is known, and stands in the essay of this room."""
+    ways: tuple[str, ...] = ("bit", "byte", "cut", "zeros", "delete", "folder", "empty")
 
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
@@ -64,6 +71,10 @@ class Scene:
             db.execute("CREATE VIEW Later AS SELECT id FROM u WHERE id > 3")
             db.execute("ALTER TABLE u ADD COLUMN more INT DEFAULT 5")
             at_last(db)
+
+    def extent(self, path: Path) -> int:
+        """How much of a file is worth damaging."""
+        return path.stat().st_size
 
     def answers(self, data: Path) -> list[Any]:
         """Of each query, its rows or None where storage refuses it. Raises what refuses the whole."""
@@ -96,7 +107,7 @@ class Archived(Scene):
     rows = 300
     walked = "archive"
     refusals = (NotFound, BadRequest)
-    unnoticed = ("archive/recipes", "archive/cuts")
+    unnoticed = ("archive/cuts",)
 
     def make(self, data: Path, image: Path) -> None:
         self._settings = {"archive": str(data / "archive"), "archive_interval": 86_400}
@@ -168,10 +179,62 @@ def _table(store: RocksStore, name: str) -> Any:
         return None
 
 
+class ZooKeeper(Scene):
+    """The bundled server's snapshots and logs; what is asked is the cluster's state. Only turned bits and bytes: of a
+    log that is cut or has zeros at its end, as of one that a crash has torn, it reads what is before."""
+
+    walked = "zookeeper/1/data"
+    ways = ("bit", "byte")
+    refusals = (BadRequest,)
+
+    def make(self, data: Path, image: Path) -> None:
+        asyncio.run(self._make(data, image))
+
+    async def _make(self, data: Path, image: Path) -> None:
+        state, version = ClusterState(CLUSTER, SHARDS, 1, 1), 0
+        for _ in range(2):  # Each start takes a snapshot, and begins a log with the first change.
+            async with self._served(data, create=True) as (server, authority):
+                for number in range(5):
+                    entry = RecipeEntry((f"CREATE TABLE t{version}_{number} (id INT PRIMARY KEY, n INT DEFAULT 1234)",))
+                    state = replace(state.with_recipe(state.recipe.with_entry(entry)), epoch=state.epoch + 1)
+                    version = await authority.write(state.encode(), version)
+                await server.kill(1)
+        shutil.copytree(data, image)
+
+    @asynccontextmanager
+    async def _served(self, data: Path, *, create: bool) -> AsyncIterator[tuple[Ensemble, KazooAuthority]]:
+        server = Ensemble(data / "zookeeper")
+        await server.start()
+        try:
+            authority = KazooAuthority(server.address, CLUSTER)
+            try:
+                await authority.start(create=create)
+                yield server, authority
+            finally:
+                await authority.close()
+        finally:
+            await server.stop()
+
+    def answers(self, data: Path) -> list[Any]:
+        return [asyncio.run(self._answer(data))]
+
+    async def _answer(self, data: Path) -> ClusterState:
+        async with self._served(data, create=False) as (_, authority):
+            found, _ = await authority.read()
+        if found is None:
+            raise StorageFailure("ZooKeeper has no state of the deployment")
+        return ClusterState.decode(found, CLUSTER)
+
+    def extent(self, path: Path) -> int:
+        """A log is allocated at once, and nearly all of it is zeros."""
+        return min(path.stat().st_size, len(path.read_bytes().rstrip(b"\0")) + 64)
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "killed": Scene,
     "closed": Closed,
     "shards": lambda: Scene(shards=3),
     "archive": Archived,
     "cluster": Cluster,
+    "zookeeper": ZooKeeper,
 }

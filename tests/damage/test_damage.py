@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from itertools import islice
 from pathlib import Path
@@ -13,9 +14,16 @@ from tests.damage.scenes import SCENES
 from tests.damage.walk import Walk
 
 SECONDS = 5.0
+NO_JAVA = shutil.which("java") is None
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(each, marks=pytest.mark.skipif(each == "zookeeper" and NO_JAVA, reason="there is no java on PATH"))
+        for each in SCENES
+    ],
+)
 def test_a_short_walk_through_damage(tmp_path: Path, scene: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")

@@ -57,8 +57,12 @@ class Damage:
 
 
 def damages(image: Path, scene: Scene, chance: random.Random, *, of_each: int) -> Iterator[Damage]:
-    """For ever: of each file that the scene walks the ways in turn, at places that are drawn; then without it, and
-    without each folder."""
+    """For ever: what the scene takes of the ways, of each file that it walks in turn, at places that are drawn; then
+    without it, and without each folder."""
+    return (each for each in _all_damages(image, scene, chance, of_each=of_each) if each.how in scene.ways)
+
+
+def _all_damages(image: Path, scene: Scene, chance: random.Random, *, of_each: int) -> Iterator[Damage]:
     there = sorted((image / scene.walked).rglob("*"))
     folders = [str(path.relative_to(image)) for path in there if path.is_dir()]
     files = [
@@ -68,7 +72,7 @@ def damages(image: Path, scene: Scene, chance: random.Random, *, of_each: int) -
     ]
     while True:
         for file in files:
-            size = (image / file).stat().st_size
+            size = scene.extent(image / file)
             for _ in range(of_each):
                 yield Damage(file, "bit", chance.randrange(8 * size))
                 yield Damage(file, "byte", chance.randrange(8 * size))
@@ -78,7 +82,7 @@ def damages(image: Path, scene: Scene, chance: random.Random, *, of_each: int) -
         gone = [(file, "delete") for file in files]
         gone += [(folder, how) for folder in folders for how in ("folder", "empty")]
         for path, how in gone:
-            if not path.startswith(scene.unnoticed):
+            if path not in scene.unnoticed:
                 yield Damage(path, how)
 
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from authority_kinds import NO_JAVA
 import zookeeper.java
 from zookeeper.errors import ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
-from zookeeper.server import Ensemble
+from zookeeper.server import Ensemble, check_log
 
 needs_java = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")
 
@@ -168,3 +170,57 @@ async def test_the_number_of_servers_stays(tmp_path: Path, monkeypatch: pytest.M
 def test_sizes_that_make_no_sense(size: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 server or 3"):
         Ensemble(tmp_path, size)
+
+
+CHANGES = [b"one", b"another change", b"the last one"]
+
+
+def log_of(changes: list[bytes]) -> bytes:
+    """As ZooKeeper writes it, with what it has allocated behind."""
+    records = [struct.pack(">qi", zlib.adler32(each), len(each)) + each + b"B" for each in changes]
+    return struct.pack(">4siq", b"ZKLG", 2, 0) + b"".join(records) + bytes(300)
+
+
+def taken_from(log: bytes) -> list[bytes] | None:
+    """The changes that ZooKeeper takes from a log; None where it refuses it."""
+    at, found = 16, []
+    while len(log) > at + 12:
+        checksum, length = struct.unpack_from(">qi", log, at)
+        change = log[at + 12 : at + 12 + length]
+        if length <= 0 or log[at + 12 + length : at + 13 + length] != b"B":
+            return found
+        if zlib.adler32(change) != checksum:
+            return None
+        found.append(change)
+        at += 13 + length
+    return found
+
+
+def is_refused(path: Path, log: bytes) -> bool:
+    path.write_bytes(log)
+    try:
+        check_log(path)
+    except ServerFailed as error:
+        assert "is damaged at byte" in error.message  # noqa: PT017
+        return True
+    return False
+
+
+def test_a_bit_that_turns_in_zookeepers_log_takes_no_change_without_a_word(tmp_path: Path) -> None:
+    path, whole = tmp_path / "log.1", log_of(CHANGES)
+    assert taken_from(whole) == CHANGES
+    assert not is_refused(path, whole)
+    read_past = 0
+    for bit in range(8 * 16, 8 * len(whole.rstrip(b"\0"))):
+        log = bytearray(whole)
+        log[bit // 8] ^= 1 << bit % 8
+        taken = taken_from(bytes(log))
+        read_past += taken not in (None, CHANGES)
+        assert is_refused(path, bytes(log)) or taken in (None, CHANGES), bit
+    assert read_past > 20
+
+
+def test_a_log_that_a_crash_has_torn_is_none_that_is_damaged(tmp_path: Path) -> None:
+    whole = log_of(CHANGES)
+    for end in range(16, len(whole.rstrip(b"\0")) - 1):
+        assert not is_refused(tmp_path / "log.1", whole[:end] + bytes(300)), end
