@@ -277,13 +277,15 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, texts: int = 1) -> Table:
-    """Figures are aligned to the right, the first ``texts`` columns to the left."""
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, texts: int = 1, group: int = 0
+) -> Table:
+    """Figures are aligned to the right, the first ``texts`` columns to the left. A line follows each ``group`` rows."""
     shown = Table(title=title, title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
         shown.add_column(name, justify="left" if number < texts else "right")
-    for row in rows:
-        shown.add_row(*row)
+    for number, row in enumerate(rows, 1):
+        shown.add_row(*row, end_section=group > 0 and number % group == 0)
     return shown
 
 

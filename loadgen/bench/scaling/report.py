@@ -99,7 +99,7 @@ def costs_table(name: str, subjects: Sequence[Subject]) -> Table:
                 f"{compared(each, subjects[0], phase.name):.2f}",
             )
             rows.append(row)
-    return measurement.table(f"µs of processor time a request, {name}", columns, rows)
+    return measurement.table(f"µs of processor time a request, {name}", columns, rows, group=len(subjects))
 
 
 MESSAGES = {
@@ -124,7 +124,7 @@ def messages_table(subjects: Sequence[Subject]) -> Table:
             figures = [f"{each_write(samples, name):,.2f}" for name in MESSAGES]
             rows.append((phase.name, str(each.shards), str(each.workers), *figures))
     columns = ("requests", "shards", "workers", *MESSAGES.values())
-    return measurement.table("messages and bytes a write", columns, rows)
+    return measurement.table("messages and bytes a write", columns, rows, group=len(subjects))
 
 
 def verdict(subjects: Sequence[Subject]) -> str:
