@@ -68,7 +68,7 @@ class ShardRebuilds:
         if found is not None and found.outcome is not None and found.asked.decided != asked.decided:
             found = None
         if found is None:
-            found = self._under_way[asked.shard] = UnderWay(self._data, self._archive(), asked)
+            found = self._under_way[asked.shard] = self._begun(asked)
         match found.outcome:
             case None:
                 return RebuildUnderWay(found.rows)
@@ -77,6 +77,9 @@ class ShardRebuilds:
             case error:
                 del self._under_way[asked.shard]  # Asked again, it begins anew.
                 raise error
+
+    def _begun(self, asked: RebuildShard) -> UnderWay:
+        return UnderWay(self._data, self._archive(), asked)
 
     def _archive(self) -> str:
         if self._url is None:

@@ -83,15 +83,15 @@ class BulkSettings:
     """Folds lost shards that have more archived rows than the threshold; see ``rebuild_way.py``."""
 
 
+@dataclass(slots=True)
 class ClusterSource:
     """See :class:`controller.migrating.bulk.job_files.BulkSource`: the archivers of the workers that have base
     tables."""
 
-    def __init__(self, url: str, fleet: Fleet, ledger: StateLedger, files: JobFiles) -> None:
-        self.url = url
-        self.files = files
-        self._fleet = fleet
-        self._ledger = ledger
+    url: str
+    _fleet: Fleet
+    _ledger: StateLedger
+    files: JobFiles
 
     def _workers(self) -> Sequence[str]:
         decided = self._ledger.decided

@@ -81,16 +81,12 @@ class Connect(Protocol):
         """Raises WorkerGone if the process has surely ended, ConnectionLost if that is not known."""
 
 
+@dataclass(slots=True)
 class WireHandle:
     """See :class:`WorkerHandle`: a worker in another process, over TCP."""
 
-    def __init__(self, descriptor: WorkerDescriptor, connection: Connection) -> None:
-        self._descriptor = descriptor
-        self._connection = connection
-
-    @property
-    def descriptor(self) -> WorkerDescriptor:
-        return self._descriptor
+    descriptor: WorkerDescriptor
+    _connection: Connection
 
     @property
     def lost(self) -> asyncio.Event:
@@ -247,6 +243,11 @@ class Fleet:
             raise Interrupted(f'worker "{worker}" was lost while it was asked: {error.message}') from error
         except StaleEpoch as error:
             raise self._refused(error) from error
+
+    async def ask_all(self, message: Any) -> dict[str, Any]:
+        """The answers of all members; raises the first error of :meth:`ask` once all have ended."""
+        names = self.names()
+        return dict(zip(names, await together(self.ask(name, message) for name in names), strict=True))
 
     def _refused(self, error: StaleEpoch) -> HeadraceError:
         """The worker may know a later epoch of our own: then no other leader is meant."""

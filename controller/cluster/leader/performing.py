@@ -222,14 +222,14 @@ class ClusterExecutor:
             return  # The next leader's recovery does it.
 
 
+@dataclass(slots=True)
 class ClusterBook:
     """See :class:`controller.migrating.executor.Book`. The replica is the leader's, which recoveries use, too."""
 
-    def __init__(self, ledger: StateLedger, replica: Replica, executor: ClusterExecutor, timing: Timing) -> None:
-        self._ledger = ledger
-        self._replica = replica
-        self._executor = executor
-        self._timing = timing
+    _ledger: StateLedger
+    _replica: Replica
+    _executor: ClusterExecutor
+    _timing: Timing
 
     @property
     def recipe(self) -> Recipe:

@@ -39,7 +39,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.cluster.leader import performing
@@ -128,33 +128,23 @@ async def flush_domains(
 _log = logging.getLogger("headrace.controller")
 
 
+@dataclass(slots=True)
 class Recovery:
-    """The rounds until there is calm. ``check`` raises Interrupted if the present round is outdated."""
+    """The rounds until there is calm. ``check`` raises Interrupted if the present round is outdated; ``taking`` and
+    ``rebuilds`` outlive the round."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        ledger: StateLedger,
-        replica: Replica,
-        timing: Timing,
-        check: Callable[[], None],
-        taking: PlacementPolicy,
-        rebuilds: RebuildOutcomes,
-        refill: Refill,
-    ) -> None:
-        """``taking`` and ``rebuilds`` outlive the round."""
-        self.step = ""
-        """The present step, for status."""
-        self._fleet = fleet
-        self._ledger = ledger
-        self._replica = replica
-        self._timing = timing
-        self._check = check
-        self._taking = taking
-        self._rebuilds = rebuilds
-        self._refill = refill
-        self._rebuilding: dict[DomainIndex, str] = {}
-        """Domains whose shards are not rebuilt yet, and why."""
+    _fleet: Fleet
+    _ledger: StateLedger
+    _replica: Replica
+    _timing: Timing
+    _check: Callable[[], None]
+    _taking: PlacementPolicy
+    _rebuilds: RebuildOutcomes
+    _refill: Refill
+    step: str = ""
+    """The present step, for status."""
+    _rebuilding: dict[DomainIndex, str] = field(default_factory=dict)
+    """Domains whose shards are not rebuilt yet, and why."""
 
     async def round(self, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
         """One round. Answers the domains that nobody hosts, and why; nothing else is wrong if there are none. ``moves``

@@ -19,10 +19,9 @@ know of the lost shards are in an answer, or are forgotten with a domain that be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from controller.cluster.leader.fleet import together
 from controller.cluster.leader.port import LeaderPort
 from controller.cluster.leader.reconcile import Reports, homeless
 from controller.cluster.state import ClusterState
@@ -37,8 +36,8 @@ from worker.protocol.operations import Heard, HeardRequest
 async def heard_so_far(leader: LeaderPort, given_up: Mapping[DomainIndex, int] | None = None) -> Clock:
     """The positions that all workers know; from now on they drop packets of ``given_up`` before these incarnations."""
     request = HeardRequest(dict(given_up or {}))
-    answers: list[Heard] = await together(leader.fleet.ask(name, request) for name in leader.fleet.names())
-    return latest(each.positions for each in answers)
+    answers: Mapping[str, Heard] = await leader.fleet.ask_all(request)
+    return latest(each.positions for each in answers.values())
 
 
 async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check: Callable[[], None]) -> Clock:
@@ -47,7 +46,7 @@ async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check
     :raises Unavailable: workers came or went meanwhile; it may be asked again.
     """
     there = _processes(leader)
-    reports = await _reports(leader, sorted(there))
+    reports = await leader.fleet.ask_all(Report(leader.epoch))
     await _fence(leader, lost, reports, check)
     decided = leader.ledger.decided
     open_here = set(decided.placement) - set(homeless(decided, reports))
@@ -63,11 +62,6 @@ async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check
 def _processes(leader: LeaderPort) -> dict[str, int]:
     """The process numbers of the workers that are there."""
     return {name: member.descriptor.incarnation for name, member in leader.fleet.members.items()}
-
-
-async def _reports(leader: LeaderPort, names: Sequence[str]) -> Reports:
-    message = Report(leader.epoch)
-    return dict(zip(names, await together(leader.fleet.ask(name, message) for name in names), strict=True))
 
 
 async def _fence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from controller.cluster.serving.connections import Connections
@@ -21,10 +22,10 @@ PATIENCE = 1.0
 Document = dict[str, Any]
 
 
+@dataclass(slots=True)
 class Overview:
-    def __init__(self, directory: Directory, connections: Connections) -> None:
-        self._directory = directory
-        self._connections = connections
+    _directory: Directory
+    _connections: Connections
 
     async def status(self, hits: int, misses: int) -> Document:
         """Sizes in bytes, times in seconds; ``counters`` only grow while no worker is lost."""
