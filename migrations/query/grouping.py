@@ -155,9 +155,13 @@ def _see_groups(
     columns = tuple(Column("", e.type) for e in row)
     assert block.below is not None, "groups are of something"
     block.stage = stage_of(replace(block.below.plan, columns=columns))
-    block.groups = tuple(groups)
     fields = {node: Field(len(groups) + distinct.index(s), s.type) for node, s in summaries.items()}
-    places = {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()}
+    _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
+
+
+def _know(block: SelectBlock, groups: Sequence[Expression], places: dict[exp.Expr, Expression]) -> None:
+    """From here on expressions are over the groups' rows; ``places``: what the aggregates are there."""
+    block.groups = tuple(groups)
     block.known = lambda node: _known(block, node, places)
 
 
@@ -268,9 +272,8 @@ def _enter_second_stage(
         nothing = {len(group) + i: s.of_nothing for i, s in enumerate(distinct)}
         second.empties.append((Leaf(grouped, 0), nothing))
     fields = {node: grouped.field(len(group) + distinct.index(s)) for node, s in summaries.items()}
-    places = {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()}
-    block.stage, block.groups = second, tuple(groups)
-    block.known = lambda node: _known(block, node, places)
+    block.stage = second
+    _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 
 
 def _inputs(

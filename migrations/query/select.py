@@ -72,6 +72,8 @@ def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Repl
         if block.merged is not None:
             block.stage.late.append(translate(part))
         elif is_parameterised(part):
+            if block.stage.empties:
+                raise Unsupported("a parameter on the result of an aggregate that has a parameter below it")
             block.stage.conditions += read_parameters(part, translate, block.stage, is_condition=True)
         elif not block.subqueries().restrict(part, translate):
             block.stage.conditions += conditions_of(translate(part))
@@ -178,6 +180,8 @@ def _finished(block: SelectBlock) -> Relation:
     stage = block.stage
     arranged = stage.arrange(block.context.statistics)
     nothing = stage.empty_row()
+    if nothing is not None and any(has_parameter(output.expression) for output in block.outputs):
+        raise Unsupported("a parameter beside the result of an aggregate that has a parameter below it")
     empty = None if nothing is None else tuple(value_of(output.expression, nothing) for output in block.outputs)
     plan, places = extended(
         arranged.plan, [arranged.put(c.expression) for c in stage.carried], [c.slot.name for c in stage.carried]
@@ -221,7 +225,7 @@ def _distinct(relation: Relation) -> Relation:
         return replace(relation, late=replace(relation.late, distinct=True))
     unique = deduplicated(relation)
     order = tuple(Sorting(_over_outputs(t.expression, relation, unique), t.descending) for t in relation.order)
-    return Relation(unique.plan, unique.outputs, unique.carried, unique.empty, order)
+    return replace(unique, order=order)
 
 
 def _is_late_distinct(relation: Relation) -> bool:

@@ -13,7 +13,7 @@ from domains.errors import Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
-from domains.language.types import Value
+from domains.language.types import SqlType, Value
 from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.late import parameter_call
@@ -98,7 +98,7 @@ class SelectStage:
             same = next((other for other in kept if is_same_value(one.slot, other.slot)), None)
             if same is None:
                 kept.append(one)
-            elif not _is_comparable(one, same):
+            elif not _makes_equal(one, same):
                 self.late.append(late_condition(one))
                 self.slots.append(one.slot)
             else:
@@ -184,10 +184,22 @@ def is_same_value(one: Slot, other: Slot) -> bool:
     return (one.named and other.named and one.name == other.name) or bool(set(one.marks) & set(other.marks))
 
 
-def _is_comparable(one: Wide, other: Wide) -> bool:
-    """Whether columns that both equal one value equal each other: not '07' and 7, as '7' and 7 do."""
-    equal = one.slot.kind is ParameterKind.EQUAL and other.slot.kind is ParameterKind.EQUAL
-    return equal and are_alike(one.expression.type, other.expression.type)
+def check_alike(name: str, one: SqlType, other: SqlType) -> None:
+    """:raises Unsupported: one value would be taken for two: '07' is a text, and 7."""
+    if not are_alike(one, other):
+        raise Unsupported(
+            f'the parameter "{name}" compared with columns of the types {one} and {other}',
+            hint="give each its own parameter, or CAST one of the columns",
+        )
+
+
+def _makes_equal(one: Wide, other: Wide) -> bool:
+    """Whether columns that are compared with one value equal each other.
+
+    :raises Unsupported: they do not compare alike: '07' and 7 both equal 7, and not each other.
+    """
+    check_alike(one.slot.name, other.expression.type, one.expression.type)
+    return one.slot.kind is ParameterKind.EQUAL and other.slot.kind is ParameterKind.EQUAL
 
 
 _FUNCTIONS = {

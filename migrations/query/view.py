@@ -24,7 +24,7 @@ from migrations.query.relation import LateCall, QueryContext, Relation, Slot, So
 from migrations.query.select import plan_select
 from migrations.query.setops import plan_union, sorted_and_limited
 from migrations.query.source import named_columns
-from migrations.query.stage import Wide, is_same_value, late_condition
+from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
 
 # Hints to us: words in a comment behind SELECT that other databases read over.
 #
@@ -385,6 +385,7 @@ def _keys_and_conditions(
         if same is None:
             slots.append(PlacedParameter(slot, None))
         else:
+            check_alike(slot.name, slots[same].slot.type, slot.type)
             marks = tuple(dict.fromkeys((*slots[same].slot.marks, *slot.marks)))
             slots[same] = replace(slots[same], slot=replace(slots[same].slot, marks=marks))
     return slots, conditions

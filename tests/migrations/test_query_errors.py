@@ -19,6 +19,12 @@ from tests.migrations.query_cases import read_cases
 CATALOG = catalog()
 
 UNSUPPORTED = {
+    "SELECT id FROM stories WHERE id = :x OR title = :x": "columns of the types",
+    "SELECT id FROM stories WHERE id = :x AND (score > 1 OR title = :x)": "columns of the types",
+    "SELECT n FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ?": "a parameter on the result",
+    "SELECT n FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ? OR n = 1": "on the result",
+    "SELECT n + ? FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x": "a parameter beside the result",
+    "SELECT COUNT(*) FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ?": "on the result",
     "SELECT id FROM stories WHERE id IN (?, ?)": "an IN list of parameters alone",
     "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x": "in a subquery",
     "SELECT x.author FROM (SELECT DISTINCT author FROM stories WHERE score > ?) x": "in a subquery",
