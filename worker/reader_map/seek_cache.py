@@ -3,6 +3,7 @@
 What one user has marked is one key, and a page asks which of its stories are among that. The rows of such a key are
 taken apart once, by the bytes of their seek values, and remembered with the key's state (``layout.py``), which says
 whether they are still these: 0.1 µs for each value that is sought, where going to its place in the map takes 5.
+A page that asks twelve times what its user has done to a story, while his rows change, takes twice as long without it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from worker.reader_map.layout import OPEN_BRACE, TAIL_BYTES, count_of
 # LMDB takes 0.45 µs to walk down to a key, which is twice what all the rest of a look-up of many keys takes. A
 # reader's version (``layout.py``) says whether anything was published to it since, so what is kept is exactly what
 # the map holds. Where something is published to the reader before every request this gains nothing, and costs 0.1 µs
-# a key.
+# a key. Without it look-ups of a thousand keys fall by more than a third of their ratio (``headrace bench --guard``).
 
 RECENT_BYTES = 4 * 2**20
 """Of one reader: some 20,000 rows of ordinary size. Beyond it all are forgotten; they are in the map anyway."""
