@@ -11,14 +11,14 @@ import logging
 import re
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter
 from typing import Any
 
 from headrace_client import tokens
 
-from api.encoding import LONG_BODY, loads, parse, rows_in_parts, serialize, sql_value
+from api.encoding import LONG_BODY, ROWS_TOGETHER, loads, parse, rows_in_parts, serialize, sql_value
 from api.limits import Admission
 from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
@@ -26,7 +26,7 @@ from api.statuses import describe
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
 from domains.plan.packets import Clock
-from worker.service.child_pool import ChildPool
+from worker.service.child_pool import ChildPool, Turn
 
 Answer = tuple[int, bytes, bytes]
 """Status, body, which is JSON, and the columns that JSON has no type for."""
@@ -107,6 +107,8 @@ class EndpointCall:
                     raise self.admission.too_many_waiting()
                 self.admission.waiting += 1
                 return self._awaited(found, started, name or body[:500].decode("utf-8", "replace"))
+            if len(found[0]) > self.admission.limits.max_answer_size:
+                self.admission.check_answer(len(found[0]))
             answer = (200, *found)
         except Exception as error:
             answer = (*describe(error, self.route), b"")
@@ -116,6 +118,7 @@ class EndpointCall:
     async def _awaited(self, coming: Awaitable[Typed], started: float, about: str) -> Answer:
         try:
             answer = (200, *await coming)
+            self.admission.check_answer(len(answer[1]))
         except Exception as error:
             answer = (*describe(error, self.route), b"")
         finally:
@@ -178,7 +181,23 @@ class Endpoints:
         asked = checked(SqlRequest, parse(body))
         results, clock = await self._deployment.execute(asked.sql, list(map(sql_value, asked.params)), token=token)
         reached = tokens.encode(tokens.merge(token or {}, clock))
-        return serialize({"results": list(map(_statement, results)), "token": reached}), b""
+        if sum([len(result.rows) for result in results]) <= ROWS_TOGETHER:
+            return serialize({"results": list(map(_statement, results)), "token": reached}), b""
+        return await self._long_answer(results, reached), b""
+
+    async def _long_answer(self, results: Sequence[StatementResult], token: str) -> bytes:
+        """In pieces, whose size is looked at while they are made."""
+        turn, size, written = Turn(), 0, []
+        for result in results:
+            head, tail = serialize(_statement(replace(result, rows=()))).rsplit(b'"rows":[]', 1)
+            rows = []
+            for at in range(0, len(result.rows), ROWS_TOGETHER):
+                rows.append(serialize(result.rows[at : at + ROWS_TOGETHER])[1:-1])
+                size += len(rows[-1])
+                self.admission.check_answer(size)
+                await turn.pause()
+            written.append(head + b'"rows":[' + b",".join(rows) + b"]" + tail)
+        return b'{"results":[' + b",".join(written) + b'],"token":' + serialize(token) + b"}"
 
     async def _insert(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
         asked = checked(RowsBody, parse(body)) if len(body) <= LONG_BODY else await self._rows(body)

@@ -20,6 +20,7 @@ from domains.errors import (
     UrlTooLong,
 )
 from migrations.parse.measure import SqlLimits
+from worker.service.cycles import CycleCollector
 
 MAX_BODY_BYTES = 32_000_000
 """Not more, because a body stands in memory several times (bytes, parsed, coerced) while its one step runs; not less,
@@ -27,6 +28,9 @@ so that a bulk load may send tens of thousands of rows at once."""
 
 HEADER_OVERHEAD = 32
 """Bytes that a header counts beside its text, as in HTTP/2 (RFC 9113, 6.5.2): an empty one takes memory, too."""
+
+CONNECTION_BYTES = 12_000
+"""Of one that is idle: its socket, protocol, parser and timers."""
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -71,6 +75,8 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.collector: CycleCollector | None = None
+        """Of the process's garbage, for the status."""
         self.connections = 0
         self.waiting = 0
         """Requests that are not answered at once: writes, misses, statements."""
@@ -84,12 +90,19 @@ class Admission:
         self._unread: dict[Unread, int] = {}
         """By the time since when it is so."""
 
+    def bytes(self) -> int:
+        """What all of it takes."""
+        return self.received + self.unsent + self.connections * CONNECTION_BYTES
+
     def status(self) -> dict[str, Any]:
+        garbage = {} if self.collector is None else {"garbage": self.collector.status()}
         return {
+            **garbage,
             "connections": self.connections,
             "waiting": self.waiting,
             "received_bytes": self.received,
             "unsent_bytes": self.unsent,
+            "bytes": self.bytes(),
             "refused": dict(self.refused),
         }
 

@@ -72,7 +72,7 @@ class Metrics(Collector):
         for limit, count in http.pop("refused", {}).items():
             refused.add_metric((limit,), count)
         yield refused
-        for name, number in http.items():
+        for name, number in _numbers(http):
             yield GaugeMetricFamily(_name(f"http_{name}"), f"{name} under way, in /v1/status", value=number)
         for name, number in _numbers(rest):
             yield GaugeMetricFamily(_name(name), f"{name} of /v1/status", value=number)

@@ -220,6 +220,9 @@ class Deployment(Protocol):
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         """From now on refuse SQL that passes these limits, and read what is long off the event loop."""
 
+    def count_outside(self, size: int) -> None:
+        """How many bytes of ``memory_limit`` requests, answers and connections take by now: state gives way to them."""
+
     async def check_text(self, sql: str) -> None:
         """Raises LimitExceeded."""
 

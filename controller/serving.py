@@ -90,6 +90,10 @@ class Serving(ABC):
         self.beside = beside
         self._statements.texts.read_within(limits, beside)
 
+    def count_outside(self, size: int) -> None:
+        """See :class:`controller.deployment.Deployment`. State in other processes has limits of their own."""
+        self.outside = size
+
     async def check_text(self, sql: str) -> None:
         await self._statements.texts.check(sql)
 

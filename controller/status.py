@@ -57,7 +57,8 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
         "uptime": round(uptime, 3),
         "memory": {
             **memory_of(sum(each["bytes"] for each in domains), full, dataflow.memory_limit),
-            "resident": psutil.Process().memory_info().rss,
+            "outside": dataflow.hosted.outside,
+            **resident_of(psutil.Process().memory_info().rss, dataflow.memory_limit),
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },
         "counters": counters,
@@ -73,6 +74,24 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
         "domains": domains,
         "links": _links(dataflow),
     }
+
+
+OWN_BYTES = 250_000_000
+"""Of a process without rows and requests: code, libraries, caches of RocksDB."""
+OVER = 1.25
+"""What accounted bytes take beyond themselves, in an allocator that keeps some."""
+
+
+def resident_of(resident: int, limit: int) -> dict[str, Any]:
+    """The process's size, and where it is more than its limit explains, an alarm."""
+    expected = int(OVER * limit) + OWN_BYTES
+    if resident <= expected:
+        return {"resident": resident}
+    told = (
+        f"the process takes {resident:,} bytes, where memory_limit explains {expected:,}: full views, rows on their "
+        "way, or answers (see http and full here); lower memory_limit, or max_in_flight and max_connections"
+    )
+    return {"resident": resident, "resident_alarm": told}
 
 
 def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:

@@ -186,6 +186,9 @@ class LocalDeployment(Serving):
     async def cancel_migration(self, id: str) -> MigrationStatus:
         return self.migrator.cancel(id)
 
+    def count_outside(self, size: int) -> None:
+        self.dataflow.hosted.outside = size
+
     # --- what there is --------------------------------------------------------------------------------------
 
     async def graph(self) -> dict[str, Any]:

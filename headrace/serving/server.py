@@ -23,7 +23,11 @@ from headrace.errors import HeadraceError
 from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
+from worker.service.cycles import CycleCollector
 from worker.service.system import end_at_once, expect_long_lives, give_back_early, stop_signals
+
+COUNT_SECONDS = 0.5
+"""Between two looks at what requests and answers take of the memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ async def answer(
     http = config(OpeningDoor(opening, admission), settings)
     tasks: list[asyncio.Task[Deployment]] = []
     apps: list[AsgiDoor] = []
+    timers: list[asyncio.TimerHandle] = []
 
     async def open_behind(running: Running) -> Deployment:
         try:
@@ -137,8 +142,15 @@ async def answer(
             apps.append(app := create_app(deployment, admission=admission, slow=settings.slow_request))
             http.loaded_app = app
             expect_long_lives()
+            admission.collector = CycleCollector(lambda: not admission.waiting)
+            admission.collector.begin()
+            count(deployment)
             started(running)
         return deployment
+
+    def count(deployment: Deployment) -> None:
+        deployment.count_outside(admission.bytes())
+        timers[:] = [asyncio.get_running_loop().call_later(COUNT_SECONDS, count, deployment)]
 
     def stopping() -> None:
         opening.give_up()
@@ -157,6 +169,10 @@ async def answer(
         await asyncio.create_task(server.serve([listening]))
     finally:
         opening.give_up()
+        if admission.collector is not None:
+            admission.collector.end()
+        for timer in timers:
+            timer.cancel()
         for app in apps:
             await app.close()
         for task in tasks:

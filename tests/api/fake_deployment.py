@@ -146,6 +146,9 @@ class FakeDeployment:
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         self.limits = limits
 
+    def count_outside(self, size: int) -> None:
+        self.outside = size
+
     async def check_text(self, sql: str) -> None:
         measure(sql, self.limits)
 

@@ -233,3 +233,24 @@ async def test_requests_that_wait(protocol: Any) -> None:
             going.set()
             assert {(await each.hears())[0] for each in (one, two)} == {409}
         await is_quiet(site)
+
+
+async def test_an_answer(protocol: Any) -> None:
+    """By whichever call."""
+    row = re.sub(rb'"one"', b'"' + b"x" * 12_000 + b'"', INSERT.partition(b"\r\n\r\n")[2])
+    sql = [b'{"sql":"SELECT title FROM stories"}', b'{"sql":"' + b"SELECT 'aaaaaaaaa';" * 600 + b'"}']
+    async with served(protocol, Limits(max_answer_size=10_000)) as site:
+        async with client(site) as one:
+            one.say(asked("POST /v1/tables/stories/rows", row))
+            assert (await one.hears())[0] == 200
+            for request in (
+                PAGE,
+                asked("POST /v1/views/ById/lookup", b'{"keys":[[1]]}'),
+                asked("POST /v1/lookups", b'{"lookups":[{"view":"ById","keys":[[1]]}]}'),
+                *[asked("POST /v1/sql", each) for each in sql],
+            ):
+                one.say(request)
+                status, body = await one.hears()
+                assert (status, body["error"]["code"]) == (413, "limit_exceeded")
+                assert '"max_answer_size", 10000 bytes' in body["error"]["message"]
+        await is_quiet(site)

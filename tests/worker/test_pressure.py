@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from worker.dataflow.memory_limiter import TELL_SECONDS, Pressure
+from worker.dataflow.memory_limiter import TELL_SECONDS, Pressure, room_of
 
 
 def test_evictions_are_logged_once_in_a_while_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -18,3 +18,9 @@ def test_evictions_are_logged_once_in_a_while_and_all_are_counted(caplog: pytest
         now += TELL_SECONDS
         pressure.add(1, 1000)
     assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [3, 13]
+
+
+def test_state_gives_way_to_what_others_in_the_process_take() -> None:
+    assert room_of(1000, 0) == 1000
+    assert room_of(1000, 300) == 700
+    assert room_of(1000, 5000) == 250

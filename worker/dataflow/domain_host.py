@@ -55,7 +55,7 @@ from worker.dataflow.hosted_domain import (
     destination,
     source,
 )
-from worker.dataflow.memory_limiter import Pressure, relieve
+from worker.dataflow.memory_limiter import Pressure, relieve, room_of
 from worker.protocol.messages import NotHere, StaleEpoch, version_of
 
 _log = logging.getLogger("headrace.worker")
@@ -115,6 +115,7 @@ class DomainHost:
         self.memory_limit = memory_limit
         self.opened: Callable[[Store], None] = lambda store: None
         """Called with each store that is hosted."""
+        self.outside = 0  # Bytes of the limit that others in the process take: requests, answers, connections.
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
         self.reserve = reserve
@@ -460,10 +461,10 @@ class DomainHost:
                 host.bytes, host.weighed = sum(map(_bytes, host.domain.vertices.states)), True
             held += host.bytes if host.weighed else 0
             is_linked = is_linked or bool(host.domain.links.outgoing)
-        if held > self.memory_limit:
+        if held > (room := room_of(self.memory_limit, self.outside)):
             evicted = relieve(
                 self.hosts,
-                self.memory_limit,
+                room,
                 lambda host, excess: self._evict(host, excess, batch),
                 reserve=self.reserve,
             )

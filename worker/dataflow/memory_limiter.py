@@ -14,7 +14,15 @@ TELL_SECONDS = 10.0
 EVICTION_ROUNDS = 64
 """Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
 
+LEAST_ROOM = 4
+"""A share of the memory limit that is left to state, whatever others take: with less, each read would miss."""
+
 _log = logging.getLogger("headrace.worker")
+
+
+def room_of(limit: int, outside: int) -> int:
+    """Bytes that state may take, where others in the process take ``outside``."""
+    return max(limit - outside, limit // LEAST_ROOM)
 
 
 def relieve(

@@ -29,6 +29,7 @@ from worker.belonging import claim
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import Role
 from worker.service.archiving import start_archiver
+from worker.service.cycles import CycleCollector
 from worker.service.server import WorkerServer
 from worker.service.system import expect_long_lives, stop_signals, unless
 from worker.wire.connection import greeting
@@ -121,6 +122,8 @@ async def work(
     for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
     expect_long_lives()  # Before it registers: this takes a tenth of a second.
+    collector = CycleCollector(lambda: False)  # Who asks it is not known here.
+    collector.begin()
     async with AsyncExitStack() as opened:
         try:
             worker = await opened.enter_async_context(running(settings, authority, stopping))
