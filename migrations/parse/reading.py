@@ -140,6 +140,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     if external is not None:
         tokens = [token for token in tokens if token is not external]
     _refuse_foreign_tokens(sql, tokens)
+    _refuse_programs(tokens)
     tokens = _without_priorities(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_plain_values(tokens)
@@ -188,6 +189,21 @@ def _without_priorities(tokens: list[Token]) -> list[Token]:
     if verb == "UPDATE" and stands(at, ("IGNORE",)):
         raise Unsupported("UPDATE IGNORE", hint="leave IGNORE out: where a new key is taken, nothing is changed")
     return [tokens[0], *tokens[at:]]
+
+
+_PROGRAMS = ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "USER", "ROLE", "SERVER")
+
+
+def _refuse_programs(tokens: list[Token]) -> None:
+    """What is made of another grammar, whose words would be called unexpected."""
+    words = [token.text.upper() for token in tokens[:8] if token.token_type not in _SPELLED]
+    if words and words[0] == "XA":
+        raise Unsupported("the statement XA", hint="a statement, and a request's rows, are applied whole or not at all")
+    if words and words[0] in ("CREATE", "ALTER", "DROP"):
+        # Behind OR REPLACE, DEFINER = name, AGGREGATE and the like.
+        what = next((word for word in words[1:] if word in (*_PROGRAMS, "TABLE", "VIEW", "INDEX")), None)
+        if what in _PROGRAMS:
+            raise Unsupported(f"{words[0]} {what}", hint="tables, views and indexes are there")
 
 
 _SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))

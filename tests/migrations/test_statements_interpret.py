@@ -116,6 +116,11 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("SET @a = 1", Unsupported, "user variables (@a) (use a parameter: ?)"),
     ("GRANT ALL ON t TO u", Unsupported, "the statement GRANT"),
     ("KILL 3", Unsupported, "the statement KILL"),
+    ("CREATE PROCEDURE p() SELECT 1", Unsupported, "CREATE PROCEDURE (tables, views and indexes are there)"),
+    ("CREATE DEFINER = me TRIGGER g BEFORE INSERT ON votes FOR EACH ROW SET x = 1", Unsupported, "CREATE TRIGGER ("),
+    ("CREATE USER bob IDENTIFIED BY 'x'", Unsupported, "CREATE USER ("),
+    ("DROP FUNCTION IF EXISTS f", Unsupported, "DROP FUNCTION ("),
+    ("XA START 'x'", Unsupported, "the statement XA ("),
     ("SHOW TABLES FROM d", Unsupported, "SHOW TABLES FROM a database (there is one database: leave its name out)"),
     ("SHOW VARIABLES", Unsupported, "SHOW VARIABLES ("),
     (

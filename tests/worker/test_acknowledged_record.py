@@ -144,3 +144,18 @@ def test_a_record_that_cannot_be_synced_ends_the_writing(tmp_path: Path, monkeyp
             break
     assert store.failure is not None
     store.close()
+
+
+def test_a_store_that_is_closed_again_closes_nothing_of_others(tmp_path: Path) -> None:
+    """The number of its descriptor may be that of a connection by then."""
+    store = RocksStore(tmp_path / "base")
+    store.close()
+    others = [os.open(tmp_path / f"other{number}", os.O_CREAT | os.O_RDWR) for number in range(50)]
+    try:
+        store.close()
+        for each in others:
+            assert os.write(each, b"mine") == 4
+            assert os.fstat(each).st_size == 4
+    finally:
+        for each in others:
+            os.close(each)

@@ -229,7 +229,7 @@ class AcknowledgedRecord:
         self._before = reached
 
     def close(self) -> None:
-        """Sync what was written. Raises OSError."""
+        """Sync what was written. Closed again, it does nothing. Raises OSError."""
         self._closing.set()
         if self._thread is not None:
             self._unsynced.set()
@@ -238,7 +238,10 @@ class AcknowledgedRecord:
             if self._failed is None and self._newest != self._synced:
                 self.sync()
         finally:
-            os.close(self._descriptor)
+            # Once: afterwards the number may be another file's, or a connection's.
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def _record(number: int, document: bytes) -> bytes:

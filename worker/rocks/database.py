@@ -183,7 +183,7 @@ class Database:
         self._looked = -inf
         self._flushing = Lock()
         """The binding refuses to close what is being flushed."""
-        self._closed = False
+        self.closed = False
         self._views: WeakSet[DatabaseView] = WeakSet()
         try:
             if create:
@@ -283,7 +283,7 @@ class Database:
 
     def alarms(self) -> list[dict[str, str]]:
         """JSON-ready: what is wrong. Any thread."""
-        if self._closed:
+        if self.closed:
             return []
         found = [] if self.failure is None else [{"since": self._since, "error": str(self.failure)}]
         if background := self._db.property_int_value("rocksdb.background-errors"):
@@ -334,7 +334,7 @@ class Database:
         self._refuse_after_failure()
         try:
             with self._flushing:
-                if not self._closed:
+                if not self.closed:
                     self._db.flush(True)
         except Exception as error:
             self._fail("flush", error)
@@ -345,7 +345,7 @@ class Database:
         failed_before = self.lost is not None
         try:
             with self._flushing:
-                self._closed = True
+                self.closed = True
                 for view in list(self._views):
                     view.close()
                 try:

@@ -249,7 +249,9 @@ class RocksStore:
         self._database.flush()
 
     def close(self) -> None:
-        """Sync, and release the directory. A step that was not committed is forgotten."""
+        """Sync, and release the directory. A step that was not committed is forgotten. A second call does nothing."""
+        if self._database.closed:
+            return
         self._pending.clear()
         try:
             try:
