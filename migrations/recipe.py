@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
@@ -98,25 +98,18 @@ def _without_defaults(entry: RecipeEntry) -> dict[str, Any]:
     return document
 
 
-# A recipe without what was forgotten again: views of SELECTs that came, were used, and made room for others.
-#
-# A recipe only grows, and each such view is two entries of it. An application whose SELECTs have made-up texts would
-# in the end spend minutes on planning views at each start of which nothing is left.
+# A recipe without what traffic has made: automatic views come and go, and are made again where they pay.
 #
 # Nodes have other numbers after it, so this is for a deployment that begins anew, and nobody follows its recipe.
 
 
-def without_forgotten(recipe: Recipe) -> Recipe:
-    """The same tables and views come of it. A view that any other entry names stays: something may stand on it."""
+def declared(recipe: Recipe) -> Recipe:
+    """What people declared. A view of a SELECT that another entry names stays: something stands on it."""
     named = " ".join(text for entry in recipe.entries for text in (*entry.statements, *entry.readers)).lower()
-    kept: dict[int, RecipeEntry] = {}
-    made: dict[str, int] = {}
-    for number, entry in enumerate(recipe.entries):
-        forget = tuple(name for name in entry.forget if name not in made)
-        for name in set(entry.forget) & made.keys():
-            del kept[made.pop(name)]
-        if entry.ad_hoc and len(entry.statements) == 1 and (name := ad_hoc_name(entry.statements[0])) not in named:
-            made[name] = number
-        if forget == entry.forget or replace(entry, forget=forget) != RecipeEntry():
-            kept[number] = replace(entry, forget=forget)
-    return Recipe(tuple(kept.values()))
+    return Recipe(tuple(entry for entry in recipe.entries if _is_declared(entry, named)))
+
+
+def _is_declared(entry: RecipeEntry, named: str) -> bool:
+    if entry.ad_hoc:
+        return any(ad_hoc_name(sql) in named for sql in entry.statements)
+    return bool(entry.statements or entry.readers)

@@ -14,7 +14,7 @@ from domains.operators.topk import TopKOperator
 from domains.plan import graph
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.traits import is_base, is_ingress
-from domains.store.storage import Store
+from domains.store.storage import TableRows
 
 _bytes = attrgetter("bytes")
 
@@ -22,7 +22,7 @@ _bytes = attrgetter("bytes")
 class Vertices(dict[NodeIndex, Vertex]):
     """All vertices by node index, in topological order (a node's parents are added before it)."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TableRows) -> None:
         super().__init__()
         self._store = store
         self._rank = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.types import Column, Delta, Row
-from domains.operators.operator import Forward, Found, Lookups, Operator, rename
+from domains.operators.operator import Forward, Found, Lookups, Operator, never_refilled, rename
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex
 from domains.operators.whole_groups import Group, Grouping, WholeGroups
 from domains.plan import graph
@@ -193,6 +193,13 @@ class AggregateOperator(Operator):
         """The parent's rows: what an index entry is built from."""
         sources = tuple(self._descriptor.group[column] for column in columns)
         return lookups.find(self.vertex.parents[0], sources, keys)
+
+    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+        index = self.make_index(tuple(range(len(self._descriptor.group))), partial=False)
+        assert isinstance(index, (GroupIndex, WholeGroups))
+        for part in parts:
+            index.apply(part, never_refilled)
+        return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118
 
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         return rename(patterns, self._places)

@@ -16,7 +16,7 @@ from domains.plan import graph
 from domains.plan.deltas import consolidate, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
-from domains.store.storage import TableStore
+from domains.store.storage import StoredRows
 
 
 class StoredKey(NamedTuple):
@@ -36,7 +36,7 @@ class StoredKey(NamedTuple):
 class BaseOperator(Operator):
     """A base table's rows, cut to the columns that were live when the view was planned."""
 
-    def __init__(self, descriptor: graph.Base, stored: TableStore) -> None:
+    def __init__(self, descriptor: graph.Base, stored: StoredRows) -> None:
         self.table = descriptor.table
         self.columns = descriptor.columns
         self.stored = stored

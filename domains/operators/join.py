@@ -82,6 +82,9 @@ class JoinOperator(Operator):
             self._drives[columns] = make_drive(self, columns, side)
         return self._drives[columns]
 
+    def drive_from(self, columns: Columns, side: int) -> None:
+        self._drives[columns] = make_drive(self, columns, side)
+
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         drive = self.drive(columns)
         side, other = drive.side, 1 - drive.side

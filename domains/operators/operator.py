@@ -71,6 +71,10 @@ class Operator(ABC):
                 goes_on.append(delta)
         return goes_on
 
+    def drive_from(self, columns: Columns, side: int) -> None:
+        """Of a join: look-ups by these columns are pulled from that side, whatever its node says."""
+        raise AssertionError(f"{self.vertex} has no sides")
+
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The material of each key out of the parents: output rows, or what this operator's index is filled from.
 
@@ -78,9 +82,17 @@ class Operator(ABC):
         """
         return lookups.find(self.vertex.parents[0], columns, keys)
 
+    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+        """Of an operator with state of its own: its rows over all of the parent's, which come in parts."""
+        raise AssertionError(f"{self.vertex} keeps no state of its own")
+
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         """The patterns of the ``parent``-th parent in terms of the output: the same, unless columns move."""
         return list(patterns)
+
+
+def never_refilled(key: Row) -> Found:
+    raise AssertionError("insertions alone refill nothing")
 
 
 def rename(patterns: Iterable[Pattern], places: Sequence[Columns]) -> list[Pattern]:

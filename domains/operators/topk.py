@@ -13,7 +13,7 @@ from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Delta, Row
-from domains.operators.operator import Forward, Found, Operator
+from domains.operators.operator import Forward, Found, Operator, never_refilled
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
@@ -219,3 +219,9 @@ class TopKOperator(Operator):
             if isinstance(index, RowIndex):
                 index.apply(deltas)
         return deltas
+
+    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+        index = TopIndex(self.group, partial=False, ranking=self.ranking)
+        for part in parts:
+            index.apply(part, never_refilled)
+        return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118

@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from domains.language.description import describe
-from domains.language.expressions import Field
+from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fields_of
 from domains.language.types import Kind
 from domains.plan.estimates import (
@@ -97,6 +97,8 @@ class Traits(ABC):
     for_join: ClassVar[ForJoin]
     row_for_row: ClassVar[bool]
     """Each row of its one parent gives one of its rows."""
+    demands: Expression | None = None
+    """What decides alone which of its parent's rows pass, as they are."""
 
     @abstractmethod
     def __init__(self, operator: Any) -> None: ...
@@ -130,12 +132,16 @@ class Traits(ABC):
 
     @property
     @abstractmethod
-    def phases(self) -> Phases | None:
-        """How it merges over shards where all rows would have to be in one; None if only the rows themselves will do.
+    def merging(self) -> Phases | None:
+        """How it merges over shards wherever a group's rows are; None if only the rows themselves will do.
 
-        The row of a scalar aggregate is there over no input too, in each shard; so a sum of COUNTs is never over
-        nothing.
+        The row of a scalar aggregate is there over no input too, in each shard: a sum of COUNTs is never over nothing.
         """
+
+    @property
+    def phases(self) -> Phases | None:
+        """``merging`` where all rows would have to be in one shard: those of a group meet in one by its columns."""
+        return None if self.groups_by else self.merging
 
     @abstractmethod
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
@@ -170,7 +176,7 @@ class _RowByRow(Traits):
     refills = ()
     grows = True
     row_over_nothing = False
-    phases = None
+    merging = None
 
     def __init__(self, operator: Operator) -> None: ...
 
@@ -196,7 +202,7 @@ class _Base(_RowByRow):
 
 class _Filter(_RowByRow):
     def __init__(self, operator: Filter) -> None:
-        self._predicate = operator.predicate
+        self._predicate = self.demands = operator.predicate
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [wanted | fields_of(self._predicate)]
@@ -286,7 +292,7 @@ class _Join(Traits):
     groups_by = None
     refills = ()
     row_over_nothing = False
-    phases = None
+    merging = None
 
     def __init__(self, operator: Join) -> None:
         self._join = operator
@@ -342,12 +348,12 @@ class _Aggregate(Traits):
         return tuple(range(len(self._group)))
 
     @property
-    def phases(self) -> Phases | None:
-        merged = [_merged(call, at) for at, call in enumerate(self._calls)]
+    def merging(self) -> Phases | None:
+        merged = [_merged(call, len(self._group) + at) for at, call in enumerate(self._calls)]
         calls = tuple(call for call in merged if call is not None)
-        if self._group or not calls or len(calls) < len(merged):
+        if len(calls) < len(merged) or not (self._group or calls):
             return None
-        return Phases(self._aggregate, replace(self._aggregate, calls=calls))
+        return Phases(self._aggregate, replace(self._aggregate, group=self.groups_by, calls=calls))
 
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         group = self._group
@@ -386,9 +392,8 @@ class _TopK(Traits):
         return (self._topk.group, ())  # The group of NULLs from all of the parent.
 
     @property
-    def phases(self) -> Phases | None:
-        topk = self._topk
-        return None if topk.group else Phases(replace(topk, limit=topk.limit + topk.offset, offset=0), topk)
+    def merging(self) -> Phases | None:
+        return Phases(replace(self._topk, limit=self._topk.limit + self._topk.offset, offset=0), self._topk)
 
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         return (columns,)

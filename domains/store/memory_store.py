@@ -8,7 +8,7 @@ kept by content with their weight, and each index (the primary key is one) maps 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from domains.errors import AlreadyExists, NotFound
@@ -96,6 +96,14 @@ class MemoryTable:
         part = self._ordered[start : start + limit]
         deltas = [(row, self._rows[row]) for _, row in part]
         return deltas, part[-1][0] if start + limit < len(self._ordered) else None
+
+    def slices(self, limit: int) -> Iterator[list[Delta]]:
+        after: bytes | None = None
+        while True:
+            part, after = self.scan(after, limit)
+            yield part
+            if after is None:
+                return
 
     def before(self, row: Row, cursor: bytes | None) -> bool:
         return cursor is None or self._place(row) <= cursor

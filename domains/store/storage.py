@@ -14,7 +14,7 @@ not wait for the disk: what makes a step durable, and holds its effects back unt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,6 +57,9 @@ class StoredRows(Protocol):
     def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
         """How many rows each key has, equal ones counted, but no more than ``most``: no more than that are read."""
 
+    def slices(self, limit: int) -> Iterator[list[Delta]]:
+        """All rows, about so many at a time; equal rows of a bag may come in several."""
+
     def has_index(self, columns: Columns) -> bool:
         """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the
         primary key, its first columns, or an index."""
@@ -67,6 +70,12 @@ class StoredRows(Protocol):
     @property
     def row_count(self) -> int:
         """How many rows the table holds (a bag counts duplicates)."""
+
+
+class TableRows(Protocol):
+    """Tables to be looked up."""
+
+    def table(self, name: str) -> StoredRows: ...
 
 
 class TableStore(StoredRows, Protocol):

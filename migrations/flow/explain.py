@@ -21,7 +21,6 @@ from domains.plan.graph import Columns, Node, NodeIndex
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
-from migrations.joint_graph.graph import JointGraph
 
 
 def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = None) -> str:
@@ -40,13 +39,13 @@ def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = Non
     return "\n".join(_lines(root, flow.node, named, kept, statistics))
 
 
-def explain_query(graph: JointGraph, root: NodeIndex, statistics: Statistics) -> str:
+def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, statistics: Statistics) -> str:
     """The tree of a query that is evaluated once, and keeps nothing."""
 
     def named(node: Node) -> str:
-        return traits_of(node.operator).text([names_of(graph.node(parent)) for parent in node.parents])
+        return traits_of(node.operator).text([names_of(node_of(parent)) for parent in node.parents])
 
-    return "\n".join(_lines(root, graph.node, named, lambda _: "", statistics))
+    return "\n".join(_lines(root, node_of, named, lambda _: "", statistics))
 
 
 def _lines(

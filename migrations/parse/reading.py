@@ -162,7 +162,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
-    if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command, exp.Kill)):
+    if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command)):
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
     refuse_unknown(tree)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""

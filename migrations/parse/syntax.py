@@ -101,7 +101,7 @@ class Parser(MySQLParser):
         **MySQLParser.SHOW_PARSERS,
         **dict.fromkeys(("COLUMNS", "FIELDS"), lambda self: self._show_columns(full=False)),
         **dict.fromkeys(("FULL COLUMNS", "FULL FIELDS"), lambda self: self._show_columns(full=True)),
-        "VIEWS": lambda self: self._parse_show_mysql("VIEWS"),
+        **{each: lambda self, each=each: self._parse_show_mysql(each) for each in ("VIEWS", "QUERIES")},
     }
     SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
 

@@ -66,6 +66,8 @@ def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: 
         return show.show(parsed, catalog, Setting(placeholder=lambda mark: given[id(mark)], now=now, place="SHOW"))
     if isinstance(node, exp.Describe):
         return show.describe(parsed, catalog, arguments)
+    if isinstance(node, exp.Kill):
+        return show.kill(node)
     return show.session(parsed)
 
 

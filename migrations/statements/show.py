@@ -21,10 +21,13 @@ from migrations.statements.names import known_relation
 from migrations.statements.statement import (
     Describe,
     Explain,
+    Kill,
     NoOperation,
     SelectStatement,
     ShowCreate,
     Shown,
+    ShowProcesslist,
+    ShowQueries,
     ShowTables,
     ShowViews,
 )
@@ -48,9 +51,13 @@ def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCrea
         return _chosen(ShowViews(), node, setting)
     if what == "COLUMNS":
         return _chosen(Describe(known_relation(catalog, node.args["target"]).name, full), node, setting)
+    if what == "QUERIES":
+        return _chosen(ShowQueries(), node, setting)
+    if what == "PROCESSLIST":
+        return _chosen(ShowProcesslist(full), node, setting)
     if what in ("CREATE TABLE", "CREATE VIEW"):
         return _show_create(node, catalog, what)
-    known = "SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM table and SHOW CREATE are there"
+    known = "SHOW TABLES, VIEWS, COLUMNS FROM table, CREATE, QUERIES and PROCESSLIST are there"
     raise Unsupported(f"SHOW {what}", hint=known)
 
 
@@ -114,6 +121,19 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
     if explaining and str(node.args.get("kind") or "").upper() == "VIEW":
         raise SqlError(f'"{name}" is a table', hint=f"DESCRIBE {name}")
     return _chosen(Describe(name), node, Setting())
+
+
+def kill(node: exp.Expr) -> Kill:
+    """KILL number, and KILL QUERY number, which is the same: a connection stays open.
+
+    :raises SqlError: it is no number.
+    """
+    kind = node.args.get("kind")
+    if kind is not None and kind.name.upper() not in ("QUERY", "CONNECTION"):
+        raise SqlError(f"KILL {kind.name.upper()}", hint="KILL number; SHOW PROCESSLIST has the numbers")
+    if not isinstance(node.this, exp.Literal) or not node.this.is_int:
+        raise SqlError("KILL wants the number of a statement", hint="SHOW PROCESSLIST has the numbers")
+    return Kill(int(node.this.name))
 
 
 def session(parsed: Parsed) -> NoOperation:

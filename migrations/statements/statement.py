@@ -167,8 +167,39 @@ class ShowCreate:
         return ("Table", "Create Table")
 
 
-Shown = ShowTables | ShowViews | Describe
-"""Rows of texts about the catalog, which LIKE and WHERE choose from."""
+@dataclass(frozen=True, slots=True)
+class ShowQueries:
+    """What was asked without a view, by its shape."""
+
+    where: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("query", "calls", "milliseconds", "rows", "view", "why", "create_view")
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProcesslist:
+    """What runs now; MySQL's columns."""
+
+    full: bool = False
+    """With the whole text of each statement."""
+    where: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("Id", "User", "Host", "db", "Command", "Time", "State", "Info")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Stop a running statement."""
+
+    number: int
+
+
+Shown = ShowTables | ShowViews | Describe | ShowQueries | ShowProcesslist
+"""Rows of texts, which LIKE and WHERE choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +231,9 @@ Statement = (
     | ShowTables
     | ShowViews
     | Describe
+    | ShowQueries
+    | ShowProcesslist
+    | Kill
     | ShowCreate
     | Explain
     | NoOperation

@@ -8,6 +8,7 @@ opened again: what reached the disk is then unknown, and RocksDB itself refuses 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from math import inf
@@ -92,6 +93,26 @@ class StorageInUse(StorageFailure):
 
 Found = TypeVar("Found")
 
+ENTRIES = 2_000
+"""Read at once by whoever is elsewhere: what a scan asks for. It takes about a millisecond."""
+ENTRY_BYTES = 1 << 20
+"""Of keys and values that are read at once: rows may be long."""
+
+Entry = tuple[bytes, bytes]
+"""Key and value."""
+KeyRange = tuple[bytes, bytes]
+"""The keys from the first one on, below the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntries:
+    """What is read at once of some ranges."""
+
+    found: tuple[tuple[Entry, ...], ...]
+    """Of the first ranges, one of them at least."""
+    cut: bool
+    """Whether the last of these has more entries that were asked for."""
+
 
 class Entries(Protocol):
     """Keys and values in their order: of a database as it is, or of a view of it. See :class:`Database`."""
@@ -143,6 +164,14 @@ class DatabaseView:
 
     def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]:
         return self._read(lambda cursor: _walk_prefixes(cursor, prefixes, most))
+
+    def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
+        """Of each range at most so many entries; fewer ranges where all of it would be more than is read at once."""
+        return self._read(lambda cursor: _walk_ranges(cursor, ranges, most))
+
+    @property
+    def is_closed(self) -> bool:
+        return self._cursor is None
 
     def cannot_read(self, error: Exception | str) -> StorageFailure:
         return self._of.cannot_read(error)
@@ -431,6 +460,28 @@ def _walk_prefixes(cursor: Any, prefixes: Sequence[bytes], most: float) -> list[
             cursor.status()  # The next seek would forget it.
         answers.append(found)
     return answers
+
+
+def _walk_ranges(cursor: Any, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
+    answers: list[tuple[Entry, ...]] = []
+    entries, size = ENTRIES, ENTRY_BYTES
+    for start, end in ranges:
+        found: list[Entry] = []
+        limit = min(most, entries)
+        cursor.seek(start)
+        while len(found) < limit and size > 0 and cursor.valid() and (key := cursor.key()) < end:
+            value = cursor.value()
+            found.append((key, value))
+            size -= len(key) + len(value)
+            cursor.next()
+        goes_on = cursor.valid() and cursor.key() < end
+        if not goes_on:
+            cursor.status()  # The next seek would forget it.
+        answers.append(tuple(found))
+        entries -= len(found)
+        if entries <= 0 or size <= 0:
+            return FoundEntries(tuple(answers), goes_on and len(found) < most)
+    return FoundEntries(tuple(answers), cut=False)
 
 
 def in_use(path: Path) -> StorageInUse:

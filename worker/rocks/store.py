@@ -24,6 +24,7 @@ from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
 from worker.rocks.opening import RECORDED, Loss, losses, open_database
 from worker.rocks.row_cache import CacheRoom
+from worker.rocks.stored_table import StoreView, ViewedTable
 from worker.rocks.table import Pending, RocksTable, TableCounters
 
 FORMAT = RECORDED
@@ -315,6 +316,18 @@ class RocksStore:
             found.counters.position,
             found.counters.auto_increment,
             self._database.view(*span) if rows else None,
+        )
+
+    def view(self, tables: Sequence[str]) -> StoreView:
+        """Tables as they are now, to be looked up while steps go on: all of them through one view."""
+        assert not self._pending, "a view is made between steps"
+        found = [self.table(name) for name in tables]
+        return StoreView(
+            self._database.view(b"", b"\xff"),
+            tuple(
+                ViewedTable(t.number, t.schema, t.pads, t.indexes.to_json(), t.row_count, t.counters.position)
+                for t in found
+            ),
         )
 
 

@@ -6,7 +6,9 @@ See :class:`domains.store.storage.StoredRows` for what is promised and ``layout.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from domains.errors import StorageFailure
 from domains.language.encoding import value_end
@@ -17,7 +19,7 @@ from domains.store.row_types import RowTypes
 from domains.store.storage import best_key
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
-from worker.rocks.database import Entries
+from worker.rocks.database import DatabaseView, Entries, FoundEntries, KeyRange
 from worker.rocks.indexes import Access, TableIndexes
 
 UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
@@ -26,6 +28,9 @@ UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
 
 class StoredTable:
     """The rows of one shard of one table."""
+
+    schema: TableSchema
+    row_count: int
 
     def __init__(self, reading: Entries, number: int, indexes: TableIndexes) -> None:
         self._reading = reading
@@ -135,9 +140,57 @@ class StoredTable:
         wanted = list(zip(columns, key, strict=True))
         return [(row, weight) for row, weight in rows if all(row[at] == value for at, value in wanted)]
 
+    def slices(self, limit: int) -> Iterator[list[Delta]]:
+        start = self._rows
+        while entries := self._reading.items(start, self._rows_end, limit):
+            yield self.rows_of(len(self._rows), entries)
+            if len(entries) < limit:
+                return
+            start = entries[-1][0] + b"\x00"
+
     def has_index(self, columns: Columns) -> bool:
         access = self.indexes.access(columns)
         return access is not None and not access.rest
 
     def best_key(self, tied: Collection[int]) -> Columns:
         return best_key(self.schema, [index.columns for index in self.indexes.all if index.ready], tied)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewedTable:
+    """What has to be known of a table to read its entries elsewhere. Picklable."""
+
+    number: int
+    schema: TableSchema
+    pads: tuple[Value, ...]
+    indexes: dict[str, Any]
+    row_count: int
+    position: int
+
+    def over(self, reading: Entries) -> StoredTable:
+        table = StoredTable(reading, self.number, TableIndexes.from_json(self.number, self.schema, self.indexes))
+        table.adopt(self.schema, self.pads)
+        table.row_count = self.row_count
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """Tables of one store as they were between two steps; whoever has made it closes it."""
+
+    entries: DatabaseView
+    tables: tuple[ViewedTable, ...]
+
+    def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
+        return self.entries.ranges(ranges, most)
+
+    def misread(self, what: str) -> StorageFailure:
+        return self.entries.cannot_read(what)
+
+    @property
+    def is_closed(self) -> bool:
+        """Also where its store was closed."""
+        return self.entries.is_closed
+
+    def close(self) -> None:
+        self.entries.close()

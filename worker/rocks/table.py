@@ -154,7 +154,7 @@ class RocksTable(StoredTable):
         return layout.bag_place(self.codec.encode(row))
 
     @property
-    def row_count(self) -> int:
+    def row_count(self) -> int:  # type: ignore[override]  # It changes with every step.
         return self.counters.rows
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ def _exact_list(values: tuple[Value, ...], type: SqlType) -> tuple[Value, ...] |
     return None if None in exact else tuple(dict.fromkeys(exact))
 
 
-__all__ = ["AdHoc", "Given", "exact_arguments", "parameterise", "verbatim"]
+__all__ = ["AdHoc", "Given", "exact_arguments", "parameterise", "shape_text", "verbatim"]
 
 NAME_DIGITS = 12
 """Hexadecimal digits of a name's hash: with a million views, one chance in 500 that two meet."""
@@ -150,6 +150,18 @@ def parameterise(query: exp.Query, catalog: Catalog, params: Sequence[Argument] 
 def verbatim(query: exp.Query, catalog: Catalog, params: Sequence[Argument] = ()) -> AdHoc:
     """The view with all constants in its text."""
     return _made(query, catalog, params, keep=False)
+
+
+def shape_text(query: exp.Query) -> str:
+    """The SELECT with a ``?`` for each of its constants, and one for a list of them."""
+    copy = query.copy()
+    for node in list(copy.find_all(exp.Literal)):
+        node.replace(exp.Placeholder())
+    for among in copy.find_all(exp.In):
+        if among.expressions and all(isinstance(each, exp.Placeholder) for each in among.expressions):
+            among.set("expressions", [exp.Placeholder()])
+    without_hints(copy)
+    return text_of(copy)
 
 
 # --- making it ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""From a SELECT to what is evaluated: the nodes that a view of it would have, which keep nothing here.
+
+::
+
+    SELECT ─► plan_view over a copy of the joint graph ─► the root's ancestors ─► EvaluationPlan
+                                                          filters above base tables: the keys that they demand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from domains.engine.evaluation import EvaluationPlan
+from domains.plan.estimates import Statistics, TableStatistics
+from domains.plan.graph import Materialization, Node
+from domains.plan.packets import Access
+from domains.plan.traits import is_base, traits_of
+from migrations.catalog import Catalog, ViewDefinition
+from migrations.flow.explain import explain_query
+from migrations.flow.plan import State
+from migrations.joint_graph.graph import JointGraph
+from migrations.query.expressions.terms import moved
+from migrations.query.view import PlannedView, plan_view
+from migrations.statements.dml import access
+
+
+def plan_evaluation(
+    state: State, definition: ViewDefinition, statistics: Statistics | None = None
+) -> tuple[PlannedView, EvaluationPlan]:
+    """``statistics`` decide the order of joins; without them it is that of a view.
+
+    :raises SqlError, Unsupported: what planning a view of it raises.
+    """
+    joint = state.joint.copy()
+    planned = plan_view(
+        state.catalog,
+        joint,
+        definition.name,
+        definition.relation,
+        columns=definition.columns,
+        statistics=statistics,
+    )
+    nodes = [joint.node(index) for index in joint.ancestors(planned.root)]
+    ties = {node.index: tied for node in nodes if (tied := _ties(node, joint, state.catalog))}
+    plan = EvaluationPlan(
+        tuple(replace(node, materialization=Materialization.NONE, indexes=(), drives=()) for node in nodes),
+        planned.reader,
+        planned.parameters,
+        tuple(state.catalog.tables[name.lower()] for name in sorted(planned.tables)),
+        ties,
+    )
+    return planned, plan
+
+
+def explained(plan: EvaluationPlan, statistics: Statistics) -> str:
+    """The tree of what is evaluated, with about how many rows are expected at each node."""
+    nodes = {node.index: node for node in plan.nodes}
+    return explain_query(nodes.__getitem__, plan.nodes[-1].index, statistics)
+
+
+def statistics_of(catalog: Catalog, rows: Mapping[str, int]) -> Statistics:
+    """What row counts tell: a unique key has a value for each row, and of other columns nothing is known."""
+    found = {}
+    for name, count in rows.items():
+        schema = catalog.tables[name.lower()]
+        unique = (schema.primary_key, *schema.unique)
+        distinct = {columns: count for columns in unique if columns}
+        indexes = tuple(columns for columns in (*unique, *schema.indexes) if columns)
+        found[schema.name] = TableStatistics(count, distinct, indexes)
+    return found
+
+
+def _ties(node: Node, joint: JointGraph, catalog: Catalog) -> Access:
+    """The keys that a filter demands of the base table below it, in its own columns."""
+    predicate = traits_of(node.operator).demands
+    base = joint.node(node.parents[0]).operator if predicate is not None else None
+    if predicate is None or base is None or not is_base(base):
+        return ()
+    columns = base.columns
+    tied = access(moved(predicate, lambda position: columns[position]), catalog.tables[base.table.lower()])
+    return tuple((tuple(columns.index(at) for at in stored), keys) for stored, keys in tied)
