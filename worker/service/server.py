@@ -27,6 +27,7 @@ from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.inbox import Stopping
 from worker.dataflow.thread import DataflowThread
+from worker.protocol.cuts import CloseCut, ContinuePart, EvaluatePart, EvaluateRequest, MisreadCut, ReadCut
 from worker.protocol.messages import (
     CloseDomain,
     Done,
@@ -71,6 +72,7 @@ from worker.protocol.operations import (
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rocks.store import RocksStore
+from worker.service.cuts import HeldCuts
 from worker.service.holds import Holds
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
@@ -144,6 +146,7 @@ class WorkerServer:
         """The closed stores of shards that could not be read: when one is opened again, its alarm stays."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
+        self._cuts = HeldCuts(dataflow)
         self._links = LinkWaits(self._is_linked)
         self._rebuilds = ShardRebuilds(name, data, None if archiver is None else archiver.options.url)
 
@@ -173,6 +176,12 @@ class WorkerServer:
                 return self._holds.next(number)
             case ReleaseRequest(number=number):
                 return self._holds.release(number)
+            case EvaluateRequest():
+                return self._cuts.evaluate(connection, message)
+            case ReadCut() | MisreadCut() | EvaluatePart() | ContinuePart():
+                return self._cuts.read(message)
+            case CloseCut(number=number):
+                return self._cuts.close(number)
             case ArchiveRequest():
                 return self._archive(message)
             case LogRelease(keep=keep):

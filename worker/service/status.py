@@ -168,10 +168,12 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
     }
 
 
-def resident_bytes() -> int:
-    """Of this process now, or, if the system does not say, its maximum so far."""
+def resident_bytes(process: int | None = None) -> int:
+    """Of a process now; if the system does not say, of this one its maximum so far, and of another 0."""
     try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        pages = int(Path(f"/proc/{process or 'self'}/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
+        if process is not None:
+            return 0
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pages * resource.getpagesize()

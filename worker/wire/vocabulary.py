@@ -16,10 +16,12 @@ from typing import get_args
 from zlib import crc32
 
 from domains import errors
+from domains.engine.evaluation import EvaluationPlan
 from domains.errors import HeadraceError
 from domains.language import expressions, types
 from domains.plan import commands, graph, packets
-from worker.protocol import messages, operations
+from worker.adhoc.answer import Question
+from worker.protocol import cuts, messages, operations
 from worker.protocol.messages import (
     ConnectionLost,
     NotHere,
@@ -29,6 +31,7 @@ from worker.protocol.messages import (
     WrongDeployment,
 )
 from worker.reader_map.lookup import BoundLookup
+from worker.rocks.stored_table import ViewedTable
 
 FORMAT = 1
 """Raise it with any change that the digest does not see: of frames, envelopes, or how a value is packed."""
@@ -65,9 +68,16 @@ PACKETS: tuple[type, ...] = (
 
 COMMANDS: tuple[type, ...] = (*get_args(commands.Command), commands.Part, commands.Progress, commands.Route)
 
-MESSAGES: tuple[type, ...] = (*_dataclasses_of(messages), *_dataclasses_of(operations), BoundLookup)
+MESSAGES: tuple[type, ...] = (
+    *_dataclasses_of(messages),
+    *_dataclasses_of(operations),
+    *_dataclasses_of(cuts),
+    BoundLookup,
+)
 
-CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES)
+QUESTIONS: tuple[type, ...] = (Question, EvaluationPlan, ViewedTable)
+
+CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES, *QUESTIONS)
 
 
 def _errors() -> Iterator[type[HeadraceError]]:

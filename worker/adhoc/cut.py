@@ -1,0 +1,137 @@
+"""What an evaluation reads, taken between two steps on the dataflow thread: stores as they are, or views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from domains.errors import HeadraceError, NotFound, Unavailable
+from domains.language.types import TableSchema
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Clock
+from domains.store.storage import Store, StoredRows
+from worker.adhoc.answer import Question, Rows, ShardedRows, answered
+from worker.adhoc.shard_view import ShardView
+from worker.dataflow.domain_host import DomainHost
+from worker.protocol.messages import NotHere
+
+FEW_ROWS = 1_000
+"""Read or made at a node by an evaluation on the dataflow thread, where all else waits for it: some 5 ms."""
+
+
+@runtime_checkable
+class ViewableStore(Protocol):
+    def view(self, tables: Sequence[str]) -> ShardView:
+        """Tables as they are now, to be looked up while steps go on: all of them through one view."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationCut:
+    """Views of base shards that were made between the same two steps, and the positions that they show."""
+
+    views: Sequence[ShardView]
+    clock: Clock
+    parts: Mapping[NodeIndex, Question] = field(default_factory=dict)
+    """Of the question that is asked of it, what is done where the views are."""
+
+    def close(self) -> None:
+        for view in self.views:
+            view.close()
+
+
+Shards = Sequence[tuple[TableSchema, ...]]
+"""Of each base shard, by its number, the tables that are read of it."""
+
+
+def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
+    """As many as are read, of a deployment of so many."""
+    read = max((schema.shards or shards for schema in tables), default=0)
+    return [tuple(schema for schema in tables if number < (schema.shards or shards)) for number in range(read)]
+
+
+def answered_here(hosted: DomainHost, bases: Sequence[DomainIndex], question: Question) -> tuple[Rows, Clock]:
+    """``bases``: all that have a shard of its tables.
+
+    :raises RowsExceeded: these are not few rows.
+    """
+    stores = _stores(hosted, bases)
+    tables = ShardedTables(stores, question.plan.tables)
+    try:
+        rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
+    except HeadraceError:
+        raise
+    except Exception as error:  # It is the question's own: whoever else waits for this thread is not to suffer.
+        raise Unavailable(f"the query cannot be evaluated: {type(error).__name__}: {error}") from error
+    shards = shards_of(question.plan.tables, len(bases))
+    return rows, _clock(hosted, bases[: len(shards)], shards)
+
+
+def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> EvaluationCut:
+    """Of some base shards, which may be any.
+
+    :raises NotHere: a table is another by now.
+    """
+    views: list[ShardView] = []
+    for store, tables in zip(_stores(hosted, bases), shards, strict=True):
+        for schema in tables:
+            check_schema(store, schema)
+        assert isinstance(store, ViewableStore), "what is evaluated beside is on a disk"
+        views.append(store.view([schema.name for schema in tables]))
+    return EvaluationCut(views, _clock(hosted, bases, shards))
+
+
+def rows_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
+    """How many rows each of the tables has, in all of these shards."""
+    rows = {schema.name: 0 for schema in tables}
+    for store in _stores(hosted, bases):
+        for name in rows.keys() & {schema.name for schema in store.tables()}:
+            rows[name] += store.table(name).row_count
+    return rows
+
+
+def _stores(hosted: DomainHost, bases: Sequence[DomainIndex]) -> list[Store]:
+    absent = [base for base in bases if base not in hosted.hosts]
+    if absent:
+        raise NotHere(
+            f"domain {absent[0]} is not hosted here", hint="look it up again", epoch=hosted.epoch, unlinked=True
+        )
+    return [hosted.hosts[base].domain.store for base in bases]
+
+
+def _clock(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> Clock:
+    domains = [hosted.hosts[base].domain for base in bases]
+    return {
+        domain.base_name(schema): domain.store.position(schema.name)
+        for domain, tables in zip(domains, shards, strict=True)
+        for schema in tables
+    }
+
+
+class ShardedTables:
+    """The tables that a plan reads, out of the stores of all base shards.
+
+    :raises NotHere: one of them is another than when the plan was made.
+    """
+
+    def __init__(self, stores: Sequence[Store], wanted: Sequence[TableSchema]) -> None:
+        self._tables: dict[str, StoredRows] = {}
+        for schema in wanted:
+            shards: list[StoredRows] = []
+            for store in stores[: schema.shards or len(stores)]:
+                check_schema(store, schema)
+                shards.append(store.table(schema.name))
+            self._tables[schema.name] = shards[0] if len(shards) == 1 else ShardedRows(shards)
+
+    def table(self, name: str) -> StoredRows:
+        return self._tables[name]
+
+
+def check_schema(store: Store, wanted: TableSchema) -> None:
+    """:raises NotHere: the table is gone, or another by now."""
+    try:
+        if store.table(wanted.name).schema == wanted:
+            return
+    except NotFound:
+        pass
+    raise NotHere(f'table "{wanted.name}" was altered meanwhile', hint="try again")

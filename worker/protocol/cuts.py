@@ -1,0 +1,121 @@
+"""How one asks workers what a SELECT that no view answers reads: for its answer where that is few rows, or for a cut.
+
+::
+
+    api ── EvaluateRequest ──► worker      all shards that it reads are there: few rows are answered at once
+        ◄── Evaluated ───────              … read between two steps
+        ◄── CutTaken ────────              … else views of the shards, made between two steps, with their positions
+    api ── ReadCut ──────────► worker      entries of one view, as often as it is read
+        ◄── CutEntries ──────
+    api ── EvaluatePart ─────► worker      what a part of the question comes to on one shard
+        ◄── PartRows ────────              … some at a time, while there are more
+    api ── CloseCut ─────────► worker
+
+A cut belongs to the connection that it was asked for over, and ends with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domains.language.types import Delta, Row, TableSchema
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
+from worker.adhoc.answer import Question
+from worker.rocks.stored_table import ViewedTable
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateRequest:
+    """Answer a question if that reads few rows, or else keep views of the shards. → ``Evaluated``, or ``CutTaken``
+
+    Without a question views are kept. Either is answered when what it shows is durable. NotHere where not all of the
+    domains are here, or a table is another.
+    """
+
+    domains: tuple[DomainIndex, ...]
+    shards: tuple[tuple[TableSchema, ...], ...]
+    """Of each domain the tables that are read of it."""
+    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    rows: tuple[Row, ...]
+    """JSON-ready."""
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class CutTaken:
+    number: int
+    shards: tuple[tuple[ViewedTable, ...], ...]
+    """Of each domain, in the order in which they were asked for."""
+    clock: Clock
+    """Exactly what the views show, of each base shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCut:
+    """Entries of some ranges of keys of one view, at most ``most`` of each. → ``CutEntries``
+
+    NotHere where the cut was closed, or the shard was: begin again.
+    """
+
+    number: int
+    shard: int
+    """Its place in the cut."""
+    ranges: tuple[tuple[bytes, bytes], ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutEntries:
+    """See :class:`worker.rocks.database.FoundEntries`."""
+
+    found: tuple[tuple[tuple[bytes, bytes], ...], ...]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MisreadCut:
+    """What was read of a view is no row. → StorageFailure, which the worker shows as an alarm from then on"""
+
+    number: int
+    shard: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatePart:
+    """What a part of a question comes to over one view (``worker/adhoc/pushing.py``). → ``PartRows``"""
+
+    number: int
+    shard: int
+    part: Question
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuePart:
+    """The next rows of it. → ``PartRows``"""
+
+    number: int
+    shard: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    deltas: tuple[Delta, ...]
+    stream: int
+    """Its number for ``ContinuePart``; 0: there are no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCut:
+    """It is read no more; a notice."""
+
+    number: int
+
+
+CutRead = ReadCut | MisreadCut | EvaluatePart | ContinuePart
