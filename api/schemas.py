@@ -140,6 +140,30 @@ class SqlAnswer(BaseModel):
     token: str
 
 
+class QueryShape(BaseModel):
+    query: str = Field(description="With its constants as parameters, where a view can have them")
+    calls: int
+    milliseconds: float = Field(description="Of evaluating it, in all")
+    rows: int = Field(description="Of all answers that were evaluated")
+    view: str | None = Field(description="The automatic view that answers it now")
+    why: str = Field(description="Why there is one, or none")
+    create_view: str = Field(description="The statement that declares a view of it")
+
+
+class QueriesAnswer(BaseModel):
+    queries: list[QueryShape]
+
+
+class RunningQuery(BaseModel):
+    id: int
+    sql: str
+    seconds: float
+
+
+class RunningQueriesAnswer(BaseModel):
+    running: list[RunningQuery]
+
+
 class PageAnswer(BaseModel):
     rows: list[dict[str, Json]]
 

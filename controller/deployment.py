@@ -79,6 +79,31 @@ class ViewInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """A shape of SELECTs that were asked without a view, since the start."""
+
+    query: str
+    calls: int
+    milliseconds: float
+    """Of evaluating it, in all."""
+    rows: int
+    """Of all answers that were evaluated."""
+    view: str | None
+    """The automatic view that answers it now."""
+    why: str
+    """Why there is one, or none."""
+    create_view: str
+    """The statement that declares a view of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningInfo:
+    id: int
+    sql: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BackfillStatus:
     """``way`` is ``slices``, or the bulk runner (``spark``, ``local``), and ``why`` the reason for it.
 
@@ -285,6 +310,15 @@ class Deployment(Protocol):
     def tables(self) -> list[TableSchema]: ...
 
     def views(self) -> list[ViewInfo]: ...
+
+    def queries(self) -> list[QueryInfo]:
+        """Those that took longest first."""
+
+    def running(self) -> list[RunningInfo]:
+        """The statements that this process performs now, the oldest first."""
+
+    def stop_running(self, id: int) -> RunningInfo:
+        """Stop a statement. Raises NotFound."""
 
     def schema(self) -> str:
         """The statements that create all tables and views."""

@@ -16,6 +16,8 @@ from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Once, Operation, Refused, Written
 from domains.plan.sharding import physical
 from migrations.change import BASES
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget
 from worker.protocol.messages import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
@@ -101,6 +103,18 @@ class Hosts(Protocol):
 
     async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
         """Evict keys; answers how many of them were filled."""
+
+    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
+        """The answer to a SELECT that no view answers, over one cut of the base shards, and the positions of that.
+
+        Raises SchemaChanged where a table is another by now, LimitExceeded where it exceeds its budget.
+        """
+
+    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
+        """How many rows each of these tables has, in all base shards together."""
+
+    async def close(self) -> None:
+        """Nothing is evaluated any more."""
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         """Returns when the write is durable and every reader in its domain reflects it. Raises SchemaChanged if the

@@ -20,6 +20,8 @@ from controller.deployment import (
     Missed,
     OnDuplicate,
     PreparedLookup,
+    QueryInfo,
+    RunningInfo,
     StatementResult,
     ViewInfo,
     WriteResult,
@@ -32,13 +34,16 @@ from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
 from controller.statements.listing import info_of, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
+from controller.statements.shapes import AdHocMode, AskedShapes
 from controller.statements.sharded_write import write_numbered, write_parts
 from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
-from domains.plan.graph import NodeIndex
+from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, Once, Operation
+from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from domains.store.storage import check_name
+from migrations.change import BASES
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered
@@ -47,10 +52,18 @@ from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
 from migrations.statements.rows import SLICE_ROWS, delete_operation, insert_operation, inserting, update_operation
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget, timed_out
 from worker.reader_map import BoundLookup, in_one_state
 from worker.service.child_pool import ChildPool, in_turns
 
 Answer = TypeVar("Answer")
+
+BUDGET = Budget()
+
+_AGAIN = 0.01
+"""Seconds after which tables are read again that have not reached a token. A token of this deployment they have reached
+at once: what was answered is stored."""
 
 
 def _own(missed: Missed) -> ViewLookup:
@@ -61,7 +74,14 @@ def _own(missed: Missed) -> ViewLookup:
 class Serving(ABC):
     """The base of all deployments (see :class:`controller.deployment.Deployment`). It lives on one event loop."""
 
-    def __init__(self, hosts: Hosts, read_timeout: float) -> None:
+    def __init__(
+        self,
+        hosts: Hosts,
+        read_timeout: float,
+        ad_hoc: AdHocMode = AdHocMode.KEEP,
+        budget: Budget = BUDGET,
+        kept_nowhere: str = "",
+    ) -> None:
         self.read_timeout = read_timeout
         self.hosts = hosts
         self._loop = asyncio.get_running_loop()
@@ -72,8 +92,9 @@ class Serving(ABC):
         """Writes so far: rows that may go to any shard go to the shards by turns."""
         self._retired = [0, 0]
         """Hits and misses of retired look-ups."""
-        self._selects = Selects(self)
-        self._statements = Statements(self, self._selects)
+        self.budget = budget
+        self.selects = Selects(self, AskedShapes(ad_hoc, kept_nowhere))
+        self._statements = Statements(self, self.selects)
 
     @property
     @abstractmethod
@@ -101,6 +122,35 @@ class Serving(ABC):
         self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
     ) -> tuple[list[StatementResult], Clock]:
         return await self._statements.execute(sql, params, token)
+
+    async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]:
+        """The answer to a SELECT that no view answers, as of now: at least as of the token.
+
+        :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: it, or the token, takes too long.
+        """
+        bases, wanted = self._bases(), self._checked(token)
+        deadline = self._loop.time() + self.read_timeout
+        try:
+            async with asyncio.timeout(self.budget.seconds):
+                while True:
+                    rows, clock = await self.hosts.evaluate(bases, question, self.budget)
+                    if all(clock.get(base, position) >= position for base, position in wanted.items()):
+                        return rows, clock
+                    if self._loop.time() >= deadline:
+                        raise ReadTimeout(
+                            f"the tables did not reach the token within {self.read_timeout:g} s", hint="try again"
+                        )
+                    await asyncio.sleep(_AGAIN)
+        except TimeoutError as error:
+            raise timed_out(self.budget) from error
+
+    def _bases(self) -> list[DomainIndex]:
+        shards = self.state.shards
+        return [physical(BASES, shard, shards) for shard in range(shards)]
+
+    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]:
+        """Of each of these tables."""
+        return await self.hosts.table_rows(self._bases(), tables)
 
     # --- look-ups -----------------------------------------------------------------------------------------------
 
@@ -409,6 +459,15 @@ class Serving(ABC):
 
     def views(self) -> list[ViewInfo]:
         return [info_of(self.state, name) for name in self.state.catalog.views]
+
+    def queries(self) -> list[QueryInfo]:
+        return self.selects.queries()
+
+    def running(self) -> list[RunningInfo]:
+        return [each.info() for each in self._statements.running]
+
+    def stop_running(self, id: int) -> RunningInfo:
+        return self._statements.running.stop(id).info()
 
     def schema(self) -> str:
         return schema_text(self.state.catalog)

@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from api.limits import Limits
+from controller.statements.shapes import AdHocMode
 from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import DISK_RESERVE
 from headrace.errors import HeadraceError
@@ -103,6 +104,20 @@ class Settings(BaseSettings):
     )
     read_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer"
+    )
+    ad_hoc: Annotated[AdHocMode, Flag("serve", "up", "api", value="MODE")] = Field(
+        default=AdHocMode.KEEP,
+        description="SELECTs that no view answers: off refuses them, answer evaluates them, keep also makes views of "
+        "those that pay",
+    )
+    statement_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=30.0, gt=0, le=86_400, description="seconds after which a SELECT that is evaluated is stopped"
+    )
+    max_answer_rows: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=1_000_000, ge=1, description="rows that a SELECT that is evaluated may answer"
+    )
+    max_evaluation_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=1_000_000_000, description="bytes that the process may hold that evaluates a SELECT"
     )
     max_body_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
         default=_LIMITS.max_body_size, description="greatest request body in bytes"

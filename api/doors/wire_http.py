@@ -106,6 +106,8 @@ def _before(data: bytes, requests: int) -> bytes:
 class WireHttp(HttpProtocol):
     """The long way, with the short one before it where the application has ``endpoints``."""
 
+    _answering: Task[Answer] | None = None
+    """Where the answer that is awaited comes from."""
     _awaited = False
     """An answer of ours is; ``_held`` has arrived meanwhile."""
     _behind = 0
@@ -191,13 +193,14 @@ class WireHttp(HttpProtocol):
             if head.length:
                 self._charged += head.length
                 self._admission.received += head.length  # It is here already: what follows it is refused.
-            task = self.loop.create_task(begun)
+            task = self._answering = self.loop.create_task(begun)
             self.tasks.add(task)  # type: ignore[arg-type]
             task.add_done_callback(self._finish)
         return data[body_end:]
 
     def _finish(self, done: Task[Answer]) -> None:
         self.tasks.discard(done)
+        self._answering = None
         self._awaited = False
         if self.transport.is_closing() or done.cancelled():
             return
@@ -241,6 +244,11 @@ class WireHttp(HttpProtocol):
         super().resume_writing()
         if self._held and not self._awaited:
             self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._answering is not None:
+            self._answering.cancel()  # Nobody wants the answer: what is evaluated for it ends. A write goes on.
 
     def shutdown(self) -> None:
         if self._awaited:

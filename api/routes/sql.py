@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter, Response
 
-from api.dependencies import TAKES_TOKEN, Answered, documented
-from api.schemas import SqlAnswer, SqlRequest
+from api.dependencies import TAKES_TOKEN, Answered, Serving, answer, documented
+from api.schemas import QueriesAnswer, RunningQueriesAnswer, RunningQuery, SqlAnswer, SqlRequest
 
 router = APIRouter(tags=["sql"])
 
 
 @router.post("/v1/sql", response_model=SqlAnswer, openapi_extra=documented(SqlRequest), dependencies=TAKES_TOKEN)
 async def execute(answered: Answered) -> Response:
-    """Run one statement or several, in order. A SELECT becomes a view and is served by it from then on."""
+    """Run one statement or several, in order. A SELECT that no view answers is evaluated over the base tables; one that
+    is asked again and again becomes a view, see ``GET /v1/queries``."""
     return answered
+
+
+@router.get("/v1/queries", response_model=QueriesAnswer)
+async def queries(deployment: Serving) -> Response:
+    """The SELECTs that were asked without a view since the start, by their shape: constants are parameters. Those that
+    took longest come first."""
+    return answer({"queries": [asdict(each) for each in deployment.queries()]})
+
+
+@router.get("/v1/queries/running", response_model=RunningQueriesAnswer)
+async def running(deployment: Serving) -> Response:
+    """The statements that this process performs now, the oldest first."""
+    return answer({"running": [asdict(each) for each in deployment.running()]})
+
+
+@router.delete("/v1/queries/running/{id}", response_model=RunningQuery)
+async def stop(id: int, deployment: Serving) -> Response:
+    """Stop a statement: what evaluates it ends, and its client is told. What it has written stays; a migration that it
+    waits for goes on, and is cancelled by its own id."""
+    return answer(asdict(deployment.stop_running(id)))

@@ -14,7 +14,8 @@ from controller.embedded.local_hosts import LocalHosts
 from controller.embedded.opening import Opening
 from controller.embedded.reopening import Reopening
 from controller.migrating.migrator import Migrator
-from controller.serving import Serving
+from controller.serving import BUDGET, Serving
+from controller.statements.shapes import AdHocMode
 from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
 from domains.plan.graph import NodeIndex
@@ -24,6 +25,7 @@ from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
+from worker.adhoc.pool import Budget
 from worker.archive.options import ArchiveOptions
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow.thread import DataflowThread
@@ -38,8 +40,8 @@ DEFAULT_MEMORY_LIMIT = 512 * 2**20
 class LocalDeployment(Serving):
     """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
 
-    def __init__(self, path: Path, engine: LocalEngine, read_timeout: float) -> None:
-        super().__init__(LocalHosts(engine.dataflow), read_timeout)
+    def __init__(self, path: Path, engine: LocalEngine, read_timeout: float, ad_hoc: AdHocMode, budget: Budget) -> None:
+        super().__init__(LocalHosts(engine.dataflow), read_timeout, ad_hoc, budget)
         self.path = path
         self.started = time.monotonic()
         self._engine = engine
@@ -57,6 +59,8 @@ class LocalDeployment(Serving):
         domains: int = 1,
         shards: int | None = None,
         read_timeout: float = 5.0,
+        ad_hoc: AdHocMode = AdHocMode.KEEP,
+        budget: Budget = BUDGET,
         partial: bool = True,
         archive: ArchiveOptions | None = None,
         runners: Sequence[BulkRunner] = (),
@@ -68,7 +72,8 @@ class LocalDeployment(Serving):
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
         made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
         ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
-        of more than ``spark_threshold`` base rows. ``opening`` hears how far this is, and may give it up; with it this
+        of more than ``spark_threshold`` base rows. ``ad_hoc`` says what becomes of a SELECT that no view answers, and
+        ``budget`` what one may take. ``opening`` hears how far this is, and may give it up; with it this
         returns as soon as tables and partial views serve, and full state is built behind that: reads of it wait.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
@@ -97,7 +102,7 @@ class LocalDeployment(Serving):
             spark_threshold,
         )
         engine, unbuilt = await LocalEngine.open(options, opening)
-        self = cls(path, engine, read_timeout)
+        self = cls(path, engine, read_timeout, ad_hoc, budget)
         left = sum(len(part.views) for part in unbuilt.parts)
         opening.begin(f"serving; full state of {left} of {len(self.state.catalog.views)} views is yet to be built")
         if behind:
@@ -134,6 +139,7 @@ class LocalDeployment(Serving):
         failed, self._opening = self._engine, Opening()
         await failed.end()
         engine, unbuilt = await failed.next(self._opening)
+        await self.hosts.close()
         self._engine, self.hosts = engine, LocalHosts(engine.dataflow)
         self.retire_all()
         self._watch()
@@ -220,6 +226,8 @@ class LocalDeployment(Serving):
 
     async def close(self) -> None:
         self._opening.give_up()
+        await self.selects.close()
+        await self.hosts.close()
         await self._reopening.close()
         try:
             await self._engine.end()

@@ -32,7 +32,7 @@ from migrations.backfill.runner import BulkRunner
 from migrations.change import BASES, build_index
 from migrations.flow.dataflow import Placement, late_parts
 from migrations.flow.plan import State, one_domain, plan_start, spread_over
-from migrations.recipe import Recipe, without_forgotten
+from migrations.recipe import Recipe, declared
 from migrations.replaying import replayed
 from worker.archive.options import ArchiveOptions
 from worker.dataflow.thread import DataflowThread
@@ -126,7 +126,7 @@ class LocalEngine:
             data, version = await authority.read()
         except SlotsDamaged as error:
             raise StorageFailure(error.message, hint=error.hint) from error
-        recipe = Recipe() if data is None else without_forgotten(Recipe.from_json(data))
+        recipe = Recipe() if data is None else declared(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
         empty = State(partial=options.partial, shards=shards)

@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
-from domains.language.types import Row
+from domains.engine.evaluation import RowsExceeded
+from domains.language.types import Row, TableSchema
 from domains.plan.graph import DomainIndex, Node
 from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.cut import EvaluationCut, answered_here, cut, rows_of, shards_of
+from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
@@ -34,6 +38,11 @@ class LocalHosts:
         """Callers that wait for progress; without any, the group commit need not tell of it."""
         self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
+        self._evaluators = EvaluatorPool()
+
+    async def close(self) -> None:
+        """Nothing is evaluated any more."""
+        self._evaluators.close()
 
     def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
         return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client, bases)
@@ -128,6 +137,28 @@ class LocalHosts:
         outcome = await asyncio.wrap_future(self._dataflow.evict(shard.domain, shard.node, keys))
         assert isinstance(outcome, Evicted)
         return outcome.count
+
+    # --- SELECTs that no view answers -----------------------------------------------------------------------
+
+    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
+        """Few rows are read where the tables are, between two steps; for many, a process reads a cut."""
+        try:
+            try:
+                done = self._dataflow.control(lambda hosted, _: answered_here(hosted, bases, question))
+                found: tuple[Rows, Clock] = await asyncio.wrap_future(done)
+                return found
+            except RowsExceeded:
+                shards = shards_of(question.plan.tables, len(bases))
+                made = self._dataflow.control(lambda hosted, _: cut(hosted, bases[: len(shards)], shards))
+            shown: EvaluationCut = await asyncio.wrap_future(made)
+        except NotHere as error:
+            raise SchemaChanged(", ".join(table.name for table in question.plan.tables)) from error
+        return await self._evaluators.answer(question, shown, budget), shown.clock
+
+    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
+        done = self._dataflow.control(lambda hosted, _: rows_of(hosted, bases, tables), at_once=True)
+        rows: dict[str, int] = await asyncio.wrap_future(done)
+        return rows
 
     # --- writes ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from domains.errors import StorageFailure, Unavailable
 from domains.plan.commands import BuildIndex, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from migrations.flow.plan import PlanStep, State
-from migrations.recipe import Recipe
+from migrations.recipe import Recipe, declared
 from worker.dataflow.thread import DataflowThread
 from zookeeper.local_authority import LocalAuthority
 
@@ -122,9 +122,11 @@ class LocalBook:
         self._changed = changed
 
     async def enter(self, recipe: Recipe, state: State) -> None:
-        try:
-            self._version = await self._authority.write(recipe.to_json(), self._version)
-        except OSError as error:
-            raise StorageFailure(f"cannot write the recipe: {error.strerror or error}") from error
+        recipe = declared(recipe)
+        if recipe != self.recipe:
+            try:
+                self._version = await self._authority.write(recipe.to_json(), self._version)
+            except OSError as error:
+                raise StorageFailure(f"cannot write the recipe: {error.strerror or error}") from error
         before, self.state, self.recipe = self.state, state, recipe
         self._changed(before, state)

@@ -1,33 +1,48 @@
-"""Ad-hoc SELECTs: each becomes a view, found again by its normalised text, and is served by it from then on."""
+"""SELECTs: a look-up of the view that answers it, or else an evaluation over the base tables, kept if that pays."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter
+from typing import Protocol, TypeVar
 
-from controller.deployment import StatementResult, ViewInfo, WriteResult
+from controller.deployment import QueryInfo, StatementResult, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
-from controller.lookups.binding import Binding
-from domains.errors import AlreadyExists, NotFound, Unsupported
-from domains.language.coercion import coerce
+from controller.lookups.binding import Binding, FinishedLookup
+from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant
+from domains.engine.evaluation import EvaluationPlan
+from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
+from domains.language.coercion import coerce, json_value, row_coercer
 from domains.language.types import Column, Row, TableSchema
 from domains.plan.packets import Clock, Operation
-from migrations.flow.plan import State, understand
+from migrations.flow.evaluation_plan import explained, plan_evaluation, statistics_of
+from migrations.flow.explain import explain
+from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.parse.reading import Parsed
 from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, shape_text, verbatim
 from migrations.statements.constants import Argument
 from migrations.statements.statement import SelectStatement
+from worker.adhoc.answer import Question, Rows
 from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
 
-AD_HOC_VIEWS_MAX = 500
-"""Views of ad-hoc SELECTs that are kept. An application has some hundred queries; past that, texts are made up, and
-the view that was used longest ago goes."""
+PLANS = 200
+"""Plans that are remembered while the schema stays: an application asks some hundred shapes."""
+
+SIZES_SECONDS = 10.0
+"""After which tables are counted again for the order of joins."""
+TEXTS = 2_000
+"""Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
+
+_log = logging.getLogger("headrace.controller")
 
 
 class StatementPort(Protocol):
@@ -52,91 +67,270 @@ class StatementPort(Protocol):
 
     def explain(self, view: str) -> str: ...
 
+    async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]: ...
+
+    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSelect:
+    """A SELECT as what can be asked: of a view of it, or of the base tables."""
+
+    ad_hoc: AdHoc
+    planned: PlannedView
+    plan: EvaluationPlan
+    arguments: Sequence[Argument]
+
 
 class Selects:
     """Answers SELECTs of one deployment."""
 
-    def __init__(self, deployment: StatementPort) -> None:
+    def __init__(self, deployment: StatementPort, shapes: AskedShapes) -> None:
         self._deployment = deployment
-        self._used: dict[str, None] = {}
-        """Ad-hoc views, the one used longest ago first."""
+        self.shapes = shapes
+        self._plans: dict[str, tuple[PlannedView, EvaluationPlan]] = {}
+        self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
+        """Those of several tables, by the time when these were counted."""
+        self._plans_of: State | None = None
+        self._texts: dict[str, str] = {}
+        self._keeping: set[asyncio.Task[None]] = set()
 
-    async def answer(self, statement: SelectStatement, token: Clock) -> StatementResult:
-        columns, fragments = await self._read(statement, token)
-        return StatementResult(columns, tuple(tuple(row.values()) for row in fragments))
+    async def answer(self, statement: SelectStatement, token: Clock) -> tuple[StatementResult, Clock]:
+        """The answer, and the positions that it reflects, where it was evaluated."""
+        columns, rows, clock = await self._read(statement, token)
+        return StatementResult(columns, tuple(rows)), clock
 
     async def values(self, statement: SelectStatement, token: Clock) -> list[Row]:
         """The answer as the engine's values (JSON knows no DECIMAL and no BLOB)."""
         if reads_nothing(statement.query):
             return list(constant_select(statement.query).rows)
-        columns, fragments = await self._read(statement, token)
+        columns, rows, _ = await self._read(statement, token)
         return [
-            tuple(coerce(value, c.type, from_json=True) for value, c in zip(row.values(), columns, strict=True))
-            for row in fragments
+            tuple(coerce(value, c.type, from_json=True) for value, c in zip(row, columns, strict=True)) for row in rows
         ]
 
-    async def view(self, statement: SelectStatement) -> str:
-        """The view that a SELECT is served by."""
-        name, _, _ = await self._prepared(statement)
-        return name
+    async def explain(self, statement: SelectStatement) -> str:
+        """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
+        run, and nothing kept."""
+        select = self._prepared(statement)
+        view = self._view_of(select)
+        if view is not None:
+            return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
+        after, _ = plan_readers(self._deployment.state, [select.ad_hoc.definition()], one_domain)
+        found = [shape.variants.get(select.ad_hoc.name) for shape in self.shapes.known.values()]
+        variant = next((each for each in found if each is not None), None)
+        why = "not kept: it was not asked yet" if variant is None else self._why(variant)
+        rows = await self._deployment.table_rows(select.plan.tables)
+        statistics = statistics_of(self._deployment.state.catalog, rows)
+        _, ordered = plan_evaluation(self._deployment.state, select.ad_hoc.definition(), statistics)
+        plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
+        return "\n".join(
+            (
+                f"answered over the base tables; {why}",
+                explained(ordered, statistics),
+                "a view of it would be",
+                plan,
+            )
+        )
 
-    async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[dict[str, Any]]]:
+    async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], Rows, Clock]:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
-        name, planned, arguments = await self._prepared(statement)
-        served = self._deployment.state.planned.get(name)
-        if served is not None and _alike(served, planned):
+        select = self._prepared(statement)
+        planned, arguments = select.planned, select.arguments
+        view = self._view_of(select)
+        if view is not None:
+            served = self._deployment.state.planned[view]
+            self._counted(select, statement)
             try:
-                page = await self._deployment.read(name, lambda binding: binding.from_arguments(arguments), token)
+                page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
             except NotFound:
-                page = None  # Forgotten meanwhile, for that reason or because there are too many others.
-            if page is not None and self._deployment.state.planned.get(name) is served:
-                return planned.columns, json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
-        raise SchemaChanged(", ".join(sorted(planned.tables)))
+                page = None
+            if page is None or self._deployment.state.planned.get(view) is not served:
+                raise SchemaChanged(", ".join(sorted(planned.tables)))
+            found = json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
+            return planned.columns, [tuple(row.values()) for row in found], {}
+        if self.shapes.mode is AdHocMode.OFF:
+            raise Unsupported(
+                "a SELECT that no view answers: ad_hoc is off",
+                hint=f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}",
+            )
+        if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
+            gone.view = None  # With a table that it read.
+        if planned.finish is not None:
+            evaluated = self._verbatim(statement)  # What is done to the rows of a view when it is read sinks to tables.
+        else:
+            evaluated = select
+        planned, plan = await self._in_order(evaluated)
+        binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
+        bound = binding.from_arguments(evaluated.arguments)
+        (shape, variant), began = self._counted(select, statement), perf_counter()
+        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token)
+        took = perf_counter() - began
+        shape.seconds += took
+        variant.seconds += took
+        shape.rows += len(rows)
+        if variant.pays and self.shapes.keeps and not self._keeping:
+            task = asyncio.create_task(self._keep(select, variant))
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+        return planned.columns, _finished(bound, planned, rows), clock
 
-    async def _prepared(self, statement: SelectStatement) -> tuple[str, PlannedView, Sequence[Argument]]:
-        """The view and what to read it with: with its constants as parameters, or else with them in its text."""
+    def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
+        ad_hoc = select.ad_hoc
+        text = self._texts.get(ad_hoc.name)
+        if text is None:
+            text = self._texts[ad_hoc.name] = shape_text(statement.query)
+            if len(self._texts) > TEXTS:
+                del self._texts[next(iter(self._texts))]
+        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql, ad_hoc.reusable)
+
+    def _why(self, variant: Variant) -> str:
+        return variant.why(self.shapes.mode, self.shapes.nowhere)
+
+    # --- planning -------------------------------------------------------------------------------------------
+
+    def _prepared(self, statement: SelectStatement) -> PreparedSelect:
+        """What to read it with: with its constants as parameters, or else with them in its text."""
         catalog = self._deployment.state.catalog
         ad_hoc = parameterise(statement.query, catalog, statement.params)
         try:
-            planned = self._planned(ad_hoc)
-        except Unsupported:
-            planned = None
-        if planned is not None:
-            bound = ad_hoc.bind(statement.params)
-            arguments = exact_arguments(bound, planned.placeholders, planned.parameters)
+            planned, plan = self._planned(ad_hoc)
+            arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
             if arguments is not None:
-                await self._ensure(ad_hoc)
-                return ad_hoc.name, planned, arguments
-        ad_hoc = verbatim(statement.query, catalog, statement.params)
-        planned = self._planned(ad_hoc)
+                return PreparedSelect(ad_hoc, planned, plan, arguments)
+        except Unsupported:
+            pass  # With its constants in the text it may be supported.
+        return self._verbatim(statement)
+
+    def _verbatim(self, statement: SelectStatement) -> PreparedSelect:
+        """With all constants in the text."""
+        ad_hoc = replace(
+            verbatim(statement.query, self._deployment.state.catalog, statement.params), reusable=not statement.params
+        )
+        planned, plan = self._planned(ad_hoc)
         arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
-        await self._ensure(ad_hoc)
-        return ad_hoc.name, planned, arguments or ()
+        return PreparedSelect(ad_hoc, planned, plan, arguments or ())
 
-    def _planned(self, ad_hoc: AdHoc) -> PlannedView:
+    def _planned(self, ad_hoc: AdHoc) -> tuple[PlannedView, EvaluationPlan]:
+        """:raises Unsupported: it is right SQL that is not done."""
         state = self._deployment.state
-        return state.planned.get(ad_hoc.name) or understand(state, ad_hoc.definition())
+        if self._plans_of is not state:
+            self._plans.clear()
+            self._ordered.clear()
+            self._plans_of = state
+        known = self._plans.pop(ad_hoc.name, None)
+        if known is None:
+            known = plan_evaluation(state, ad_hoc.definition())
+        self._plans[ad_hoc.name] = known
+        if len(self._plans) > PLANS:
+            self._ordered.pop(next(iter(self._plans)), None)
+            del self._plans[next(iter(self._plans))]
+        return known
 
-    async def _ensure(self, ad_hoc: AdHoc) -> None:
-        """Have the view, and forget the one that was used longest ago where there are too many."""
-        self._used.pop(ad_hoc.name, None)
-        self._used[ad_hoc.name] = None
-        if len(self._used) > AD_HOC_VIEWS_MAX:
-            del self._used[next(iter(self._used))]
-        if ad_hoc.name not in self._deployment.state.catalog.views:
-            try:
-                await self._deployment.run(RecipeEntry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
-            except AlreadyExists:
-                return  # Another request was quicker with the same text.
-        catalog = self._deployment.state.catalog
-        kept = [view.name for view in catalog.views.values() if view.ad_hoc]
-        if len(kept) > AD_HOC_VIEWS_MAX:
-            unused = (name for name in kept if name not in self._used)
-            doomed = next((name for name in unused if not catalog.dependents(name)), None)
-            if doomed is not None:
-                await self._deployment.run(RecipeEntry(forget=(doomed,)), f"forget {doomed}")
+    async def _in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
+        """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
+        if len(select.plan.tables) < 2:
+            return select.planned, select.plan
+        now, name = monotonic(), select.ad_hoc.name
+        known = self._ordered.get(name)
+        if known is None or now - known[0] > SIZES_SECONDS:
+            state = self._deployment.state
+            rows = await self._deployment.table_rows(select.plan.tables)
+            if self._deployment.state is not state:
+                raise SchemaChanged(", ".join(rows))
+            statistics = statistics_of(state.catalog, rows)
+            known = self._ordered[name] = now, *plan_evaluation(state, select.ad_hoc.definition(), statistics)
+        return known[1], known[2]
+
+    def _view_of(self, select: PreparedSelect) -> str | None:
+        """The view, declared or automatic, whose reader has just this answer, by its lower-case name."""
+        state, wanted = self._deployment.state, select.planned
+        for name, planned in state.planned.items():
+            if planned.root == wanted.root and name in state.flow.readers and _alike(planned, wanted):
+                return name
+        return None
+
+    # --- what pays ------------------------------------------------------------------------------------------
+
+    async def _keep(self, select: PreparedSelect, variant: Variant) -> None:
+        """Make an automatic view, and drop the one that was asked longest ago where there are too many."""
+        ad_hoc = select.ad_hoc
+        try:
+            if not self._is_partial(ad_hoc):
+                rows = sum((await self._deployment.table_rows(select.plan.tables)).values())
+                if rows > FULL_ROWS:
+                    variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
+                    return
+            await self._deployment.run(RecipeEntry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
+        except AlreadyExists:
+            pass  # A view of this text is there, and that is all that is wanted.
+        except HeadraceError as error:
+            variant.refused = error.message
+            _log.warning("no view is made of the query %s: %s", ad_hoc.view_sql, error.message)
+            return
+        self.shapes.keep(ad_hoc.name, variant)
+        surplus = self.shapes.surplus()
+        if surplus is not None:
+            await self.forget(surplus)
+
+    def queries(self) -> list[QueryInfo]:
+        """The shapes that were asked, those that took longest first."""
+        shapes = sorted(self.shapes.known.values(), key=lambda shape: -shape.seconds)
+        return [
+            QueryInfo(
+                shape.text,
+                shape.calls,
+                round(shape.seconds * 1000, 3),
+                shape.rows,
+                hottest.view,
+                self._why(hottest),
+                f"CREATE EXT VIEW name AS {hottest.view_sql}",
+            )
+            for shape in shapes
+            for hottest in (shape.hottest(),)
+        ]
+
+    async def forget(self, name: str) -> None:
+        """Drop an automatic view."""
+        self.shapes.kept.pop(name).view = None
+        if name in self._deployment.state.catalog.views:
+            await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
+
+    def _is_partial(self, ad_hoc: AdHoc) -> bool:
+        after, _ = plan_readers(self._deployment.state, [ad_hoc.definition()], one_domain)
+        return bool(after.planned[ad_hoc.name].reader.key)
+
+    async def settled(self) -> None:
+        """When no automatic view is being made or dropped."""
+        await asyncio.gather(*self._keeping)
+
+    async def close(self) -> None:
+        for task in list(self._keeping):
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+
+
+def _finished(bound: BoundLookup, planned: PlannedView, rows: Rows) -> Rows:
+    """What the view's finish makes of the rows, where it has one."""
+    if not isinstance(bound, FinishedLookup) or planned.finish is None:
+        return rows
+    stored = planned.finish.stored
+    coerced = row_coercer([column.type for column in stored], [column.name for column in stored], from_json=True)
+    found = planned.finish.answer(list(map(coerced, map(list, rows))), bound.values, bound.count, bound.start)
+    return [tuple(map(json_value, row)) for row in found]
 
 
 def _alike(one: PlannedView, other: PlannedView) -> bool:
-    """Whether arguments made for one are those of the other, and its rows have the other's columns."""
-    return (one.columns, one.parameters, one.placeholders) == (other.columns, other.parameters, other.placeholders)
+    """Whether a view's reader answers the other, with the arguments that were made for it."""
+    if (one.columns, one.parameters, one.placeholders) != (other.columns, other.parameters, other.placeholders):
+        return False
+    if one.finish != other.finish:
+        return False
+    mine, its = one.reader, other.reader
+    return (mine.order, mine.visible, mine.limit, mine.offset, mine.empty) == (
+        its.order,
+        its.visible,
+        its.limit,
+        its.offset,
+        its.empty,
+    )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import count, takewhile
+from time import monotonic
 from typing import Any, assert_never
 
-from controller.deployment import StatementResult
+from controller.deployment import RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.statements.selects import Selects, StatementPort
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, Texts
 from domains.engine.clock import latest
-from domains.errors import HeadraceError
+from domains.errors import Cancelled, HeadraceError, NotFound
 from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
@@ -27,17 +31,86 @@ from migrations.statements.statement import (
     ConstantSelect,
     Describe,
     Explain,
+    Kill,
     NoOperation,
     PendingWrite,
     SelectStatement,
     ShowCreate,
     Shown,
+    ShowProcesslist,
+    ShowQueries,
     ShowTables,
     ShowViews,
     Statement,
     WriteStatement,
 )
 from worker.service.child_pool import Turn
+
+# What runs now, with a number each, so that it can be listed and stopped.
+
+TEXT_SHOWN = 1_000
+"""Characters of a statement in the list."""
+
+
+@dataclass(slots=True)
+class RunningStatement:
+    number: int
+    text: str
+    began: float
+    task: asyncio.Task[object]
+    stopped: bool = False
+
+    def shown(self, full: bool) -> str:
+        return self.text if full else self.text[:100]
+
+    def info(self) -> RunningInfo:
+        return RunningInfo(self.number, self.text, round(self.seconds, 3))
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self.began
+
+
+class RunningStatements:
+    """Those of one process, by number. Lives on one event loop."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._running: dict[int, RunningStatement] = {}
+
+    def __iter__(self) -> Iterator[RunningStatement]:
+        """The oldest one first."""
+        return iter(list(self._running.values()))
+
+    @contextmanager
+    def entered(self, text: str) -> Iterator[None]:
+        """While the current task performs it.
+
+        :raises Cancelled: somebody has stopped it.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "a statement runs in a task"
+        one = RunningStatement(next(self._numbers), text[:TEXT_SHOWN], monotonic(), task)
+        self._running[one.number] = one
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not one.stopped:
+                raise
+            task.uncancel()
+            raise Cancelled("the statement was stopped by KILL", hint="what it had written before stays") from None
+        finally:
+            del self._running[one.number]
+
+    def stop(self, number: int) -> RunningStatement:
+        """:raises NotFound: no statement of this number runs."""
+        one = self._running.get(number)
+        if one is None:
+            raise NotFound(f"no statement {number} runs here", hint="SHOW PROCESSLIST lists those that do")
+        if not one.stopped:
+            one.stopped = True
+            one.task.cancel()
+        return one
 
 
 class Statements:
@@ -47,11 +120,18 @@ class Statements:
         self._deployment = deployment
         self._selects = selects
         self.texts = Texts()
+        self.running = RunningStatements()
 
     async def execute(
         self, sql: str, params: Sequence[Any], token: Clock | None
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
+        with self.running.entered(sql):
+            return await self._performed(sql, params, token)
+
+    async def _performed(
+        self, sql: str, params: Sequence[Any], token: Clock | None
+    ) -> tuple[list[StatementResult], Clock]:
         if self.texts.is_long(sql):
             clock = dict(token or {})
             written = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
@@ -121,18 +201,26 @@ class Statements:
                     return await self._one(prepared, params, clock)  # The table was altered while the SELECT was read.
                 return await self._write(written, clock)
             case SelectStatement():
-                return await self._selects.answer(statement, clock)
+                result, read = await self._selects.answer(statement, clock)
+                clock.update(latest((clock, read)))
+                return result
             case ConstantSelect(columns=columns, rows=rows):
                 return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
-            case ShowTables() | ShowViews() | Describe():
+            case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist():
                 return self._show(statement)
+            case Kill(number=number):
+                self.running.stop(number)
+                return StatementResult()
             case ShowCreate(name=name, is_view=is_view):
                 text = definition_text(self._deployment.state.catalog.relation(name))
                 row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
                 return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
             case Explain(target=target):
-                view = target if isinstance(target, str) else await self._selects.view(target)
-                return _texts("plan", self._deployment.explain(view).split("\n"))
+                if isinstance(target, str):
+                    told = self._deployment.explain(target)
+                else:
+                    told = await self._selects.explain(target)
+                return _texts("plan", told.split("\n"))
             case NoOperation():
                 return StatementResult()
             case _:
@@ -146,7 +234,7 @@ class Statements:
         return await self.texts.aside(lambda: prepared.interpret(catalog, params, now))
 
     async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
-        written = await self._deployment.write(statement.operation)
+        written = await asyncio.shield(self._deployment.write(statement.operation))  # Whoever stops it, it is done.
         clock.update(latest((clock, written.clock)))
         return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
 
@@ -163,6 +251,13 @@ class Statements:
                 rows = [(name,) for name in views]
             case Describe(name=name, full=full):
                 rows = self._described(name, full)
+            case ShowQueries():
+                rows = [tuple(asdict(each).values()) for each in self._selects.queries()]
+            case ShowProcesslist(full=full):
+                rows = [
+                    (each.number, None, None, None, "Query", int(each.seconds), "", each.shown(full))
+                    for each in self.running
+                ]
             case _:
                 assert_never(statement)
         if statement.where is not None:

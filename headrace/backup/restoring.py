@@ -22,7 +22,7 @@ from headrace.cluster.kept_state import RESTORED
 from headrace.errors import AlreadyExists, BadRequest, StorageFailure
 from migrations.backfill.spark.launching import ABOUT, SparkJob
 from migrations.backfill.spark.settings import SparkSettings
-from migrations.recipe import without_forgotten
+from migrations.recipe import declared
 from worker.archive.folding import log_of
 from worker.archive.lost_shard import rebuild_table
 from worker.archive.manifests import all_manifests, load_manifest
@@ -240,7 +240,7 @@ def _write_cluster(making: Path, chosen: AsOf, deployment: str) -> None:
     id = uuid4().hex
     directory = claim(making, deployment, id)
     placement = {DomainIndex(shard): Assignment("", FIRST_EPOCH, directory) for shard in range(chosen.shards)}
-    recipe = without_forgotten(chosen.recipe)
+    recipe = declared(chosen.recipe)
     state = ClusterState(deployment, chosen.shards, 1, FIRST_EPOCH, placement, recipe)
     document = {
         "format": STATE_FORMAT,

@@ -22,7 +22,16 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.schema, queries.status, queries.explain, load.load, serving.demo):
+for command in (
+    serving.serve,
+    queries.sql,
+    queries.schema,
+    queries.status,
+    queries.explain,
+    queries.advise,
+    load.load,
+    serving.demo,
+):
     app.command()(command)
 app.command()(verifying.verify)
 archiving.archive.command()(archiving.rebuild)

@@ -1,4 +1,4 @@
-"""The commands that ask a running server: ``sql``, ``status``, ``explain``."""
+"""The commands that ask a running server: ``sql``, ``status``, ``explain``, ``advise``."""
 
 from __future__ import annotations
 
@@ -252,3 +252,23 @@ def _shown(result: Result) -> dict[str, Any]:
     }
     shown |= {} if result.first_id is None else {"first_id": result.first_id}
     return shown | ({} if result.done is None else {"done": result.done})
+
+
+ADVISED = 10
+"""Queries: what is past them is seldom worth a view."""
+
+
+def advise(url: Url = None, config: Config = None) -> None:
+    """Print the queries without a declared view that took most time, and the statements that declare views of them.
+
+    Examples:
+
+      headrace advise
+    """
+    with connect(load(config, url=url).url) as db:
+        found = db.queries()[:ADVISED]
+    if not found:
+        typer.echo("no query was asked without a view since the server's start")
+    for each in found:
+        typer.echo(f"-- {each['calls']} calls, {each['milliseconds']:,.1f} ms in all; {each['why']}")
+        typer.echo(f"{each['create_view']};")

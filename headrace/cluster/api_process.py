@@ -31,6 +31,7 @@ from headrace.serving.listening import StartFailed, listen
 from headrace.serving.server import Running, answer
 from headrace.settings import Settings
 from migrations.recipe import RecipeEntry
+from worker.adhoc.pool import Budget
 from worker.protocol.messages import Role
 from worker.service.system import unless
 from worker.wire.connection import greeting
@@ -187,7 +188,13 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
     name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
     hello = greeting(settings.deployment, Role.API, name, time.time_ns() // 1_000_000)
     return await ClusterDeployment.open(
-        authority, hello, LeaderClient, read_timeout=settings.read_timeout, opening=opening
+        authority,
+        hello,
+        LeaderClient,
+        read_timeout=settings.read_timeout,
+        opening=opening,
+        ad_hoc=settings.ad_hoc,
+        budget=Budget.of(settings),
     )
 
 

@@ -9,6 +9,7 @@ from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
+from worker.adhoc.pool import Budget
 from worker.archive.options import ArchiveOptions
 
 NO_SPARK = "none"
@@ -49,6 +50,8 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         domains=settings.domains,
         shards=settings.shards,
         read_timeout=settings.read_timeout,
+        ad_hoc=settings.ad_hoc,
+        budget=Budget.of(settings),
         partial=settings.state == "partial",
         archive=ArchiveOptions.of(settings),
         runners=runners,

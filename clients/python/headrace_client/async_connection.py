@@ -100,6 +100,9 @@ class AsyncConnection:
     async def schema(self) -> str:
         return str((await self.send(calls.show("/v1/schema")))["sql"])
 
+    async def queries(self) -> list[Record]:
+        return list((await self.send(calls.show("/v1/queries")))["queries"])
+
     async def graph(self) -> Record:
         return await self.send(calls.show("/v1/graph"))
 

@@ -100,6 +100,10 @@ class Connection:
         """The statements that make all tables and views anew, separated by ``;``."""
         return str(self.send(calls.show("/v1/schema"))["sql"])
 
+    def queries(self) -> list[Record]:
+        """SELECTs that were asked without a view, by their shape; those that took longest come first."""
+        return list(self.send(calls.show("/v1/queries"))["queries"])
+
     def graph(self) -> Record:
         return self.send(calls.show("/v1/graph"))
 

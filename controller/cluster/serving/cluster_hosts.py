@@ -4,11 +4,12 @@ other requests go to the worker."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 
 from controller.cluster.serving.connections import Connections, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
+from controller.cluster.serving.remote_cuts import RemoteCuts
 from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
@@ -18,11 +19,16 @@ from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Writt
 from domains.plan.sharding import base_shard
 from domains.plan.traits import is_reader
 from migrations.flow.plan import State
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.cut import EvaluationCut
+from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.protocol.messages import (
     EvictRequest,
     Pages,
     PagesInParts,
     ReadRequest,
+    RowCounts,
+    RowsRequest,
     Streams,
     StreamsRequest,
     TouchRequest,
@@ -83,6 +89,8 @@ class ClusterHosts:
         self._reached: dict[Place, tuple[int, Clock]] = {}
         """Positions that readers are known to reflect, and the incarnation of their domain."""
         self.acknowledged = AcknowledgedPositions()
+        self._cuts = RemoteCuts(directory, connections, self._asking)
+        self._evaluators = EvaluatorPool()
         directory.on_moved.append(self._moved)
 
     def _moved(self) -> None:
@@ -107,6 +115,7 @@ class ClusterHosts:
         return layout
 
     async def close(self) -> None:
+        self._evaluators.close()
         await self._connections.close()
         self._maps.keep(())
 
@@ -213,6 +222,23 @@ class ClusterHosts:
             repeatable=True,
         )
         return answer.count
+
+    # --- SELECTs that no view answers -----------------------------------------------------------------------
+
+    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
+        async def answer(question: Question, cut: EvaluationCut) -> Rows:
+            return await self._evaluators.answer(question, cut, budget)
+
+        return await self._cuts.answer(bases, question, answer, self.write_timeout)
+
+    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
+        deadline = self._deadline()
+
+        def rows(base: DomainIndex) -> Awaitable[RowCounts]:
+            return self._asking.ask(base, lambda _: RowsRequest(base), deadline, repeatable=True)
+
+        counted = await asyncio.gather(*map(rows, bases))
+        return {schema.name: sum(counts.rows.get(schema.name, 0) for counts in counted) for schema in tables}
 
     # --- writes ---------------------------------------------------------------------------------------------
 

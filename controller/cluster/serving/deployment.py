@@ -26,11 +26,13 @@ from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, 
 from controller.deployment import ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
-from controller.serving import Serving
+from controller.serving import BUDGET, Serving
+from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
+from worker.adhoc.pool import Budget
 from worker.protocol.messages import Hello
 from zookeeper.authority import ClusterAuthority
 
@@ -63,6 +65,9 @@ HEALTH_SECONDS = 1.0
 LEADER_PAUSE = 0.1
 """Seconds between two requests to a leader; an election takes some tens of these."""
 
+NO_VIEWS = "a cluster makes no automatic views"
+"""They would be in the recipe that all its processes follow, and traffic is not to change that."""
+
 Answer = TypeVar("Answer")
 
 
@@ -77,8 +82,10 @@ class ClusterDeployment(Serving):
         overview: Overview,
         leader: LeaderDoor,
         read_timeout: float,
+        ad_hoc: AdHocMode = AdHocMode.KEEP,
+        budget: Budget = BUDGET,
     ) -> None:
-        super().__init__(hosts, read_timeout)
+        super().__init__(hosts, read_timeout, ad_hoc, budget, kept_nowhere=NO_VIEWS)
         self.directory = directory
         self._connections = connections
         self._hosts = hosts
@@ -101,6 +108,8 @@ class ClusterDeployment(Serving):
         write_timeout: float = WRITE_TIMEOUT,
         maps: ReaderMaps | None = None,
         opening: Opening | None = None,
+        ad_hoc: AdHocMode = AdHocMode.KEEP,
+        budget: Budget = BUDGET,
     ) -> Self:
         """Read the state and begin to serve; the authority is started, and stays the caller's. ``opening`` is told of
         the progress.
@@ -111,7 +120,7 @@ class ClusterDeployment(Serving):
         connections = Connections(hello)
         hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
         overview = Overview(directory, connections)
-        self = cls(directory, connections, hosts, overview, leader(directory), read_timeout)
+        self = cls(directory, connections, hosts, overview, leader(directory), read_timeout, ad_hoc, budget)
         await directory.start(opening)
         return self
 
@@ -152,8 +161,7 @@ class ClusterDeployment(Serving):
 
     async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         del parsed  # The leader plans.
-        # A reader, or the view of a SELECT, may be asked for repeatedly.
-        again = not entry.statements or entry.ad_hoc
+        again = not entry.statements  # A reader may be asked for repeatedly.
         try:
             await self._asked(lambda: self._leader.run(entry, sql), again=again)
         finally:
@@ -237,6 +245,7 @@ class ClusterDeployment(Serving):
         """Nothing: the leader, which runs migrations, does not stop with this process."""
 
     async def close(self) -> None:
+        await self.selects.close()
         await self.directory.close()
         await self._leader.close()
         await self._hosts.close()

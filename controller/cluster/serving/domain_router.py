@@ -79,7 +79,7 @@ class DomainRouter:
             try:
                 if owner is None:
                     raise NotServed(f"no worker has domain {domain} now")
-                return await self._once(domain, owner, place, message, deadline, repeatable)
+                return await self.once(domain, place, owner, message, deadline, repeatable=repeatable)
             except (NotHere, NotServed) as error:
                 failure = error
             except ConnectionLost as error:
@@ -110,7 +110,7 @@ class DomainRouter:
         """Wait until the host has linked the domain; False if the domain goes elsewhere, or it takes too long."""
         until = min(deadline, asyncio.get_running_loop().time() + LINK_SECONDS)
         try:
-            await self._once(domain, owner, place, lambda left: LinkRequest(domain, left), until, repeatable=True)
+            await self.once(domain, place, owner, lambda left: LinkRequest(domain, left), until)
         except (NotHere, Unavailable, TimeoutError):
             return False
         return True
@@ -129,15 +129,17 @@ class DomainRouter:
         if self._directory.assignment(domain) == place:
             await asyncio.sleep(pause)
 
-    async def _once(
+    async def once(
         self,
         domain: DomainIndex,
-        owner: WorkerDescriptor,
         place: Assignment | None,
+        owner: WorkerDescriptor,
         message: Callable[[float], object],
         deadline: float,
-        repeatable: bool,
+        *,
+        repeatable: bool = True,
     ) -> Any:
+        """``ask`` of this worker alone, for as long as the domain is placed there."""
         connection = self._connections.known(owner) or await self._connected(owner, deadline)
         if self._directory.assignment(domain) != place:  # ``_moved`` comes only for later changes.
             raise NotServed(f'domain {domain} was taken from worker "{owner.name}" meanwhile')

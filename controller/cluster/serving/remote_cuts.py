@@ -1,0 +1,283 @@
+"""SELECTs that no view answers, over base shards that workers host: each shard is read at exactly one position.
+
+Where one worker has all shards that are read, it answers few rows by itself. Else, and for many rows, each worker keeps
+views of its shards while they are read from here::
+
+    evaluator process ◄─► thread ─ ranges ─► RemoteShard ─► loop ─ ReadCut ─► worker's view of the shard
+
+What becomes of a view (its worker dies, its shard moves, it is closed as nobody reads it) ends the evaluation, and it
+is begun again over another cut: entries of two positions of a shard never meet in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.cluster.serving.connections import Connections
+from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.domain_router import FIRST_PAUSE, LONGEST_PAUSE, DomainRouter
+from controller.cluster.state import Assignment
+from controller.hosts import SchemaChanged
+from domains.errors import HeadraceError, NotServed, StorageFailure, Unavailable
+from domains.language.types import TableSchema
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.cut import EvaluationCut, Shards, shards_of
+from worker.adhoc.pushing import divided
+from worker.adhoc.shard_view import Piece
+from worker.protocol.cuts import (
+    CloseCut,
+    ContinuePart,
+    CutEntries,
+    CutRead,
+    CutTaken,
+    Evaluated,
+    EvaluatePart,
+    EvaluateRequest,
+    MisreadCut,
+    PartRows,
+    ReadCut,
+)
+from worker.protocol.messages import ConnectionLost, NotHere
+from worker.rocks.database import FoundEntries, KeyRange
+from worker.rocks.stored_table import ViewedTable
+from zookeeper.registration import WorkerDescriptor
+
+READ_SECONDS = 10.0
+"""For one read of a view, which takes a millisecond: past it whoever has it hangs."""
+
+PART_SECONDS = 3600.0
+"""For what a part of a question comes to. The statement has a time of its own, and a worker that hangs is noticed."""
+
+Evaluate = Callable[[Question, EvaluationCut], Awaitable[Rows]]
+"""Answers a question over a cut, and closes that."""
+
+
+@dataclass(eq=False)
+class RemoteCut:
+    """The views that one worker keeps. Lives on the event loop; its shards are read by a thread."""
+
+    router: DomainRouter
+    owner: WorkerDescriptor
+    places: Sequence[tuple[DomainIndex, Assignment | None]]
+    """Its domains, and where they were when it was taken."""
+    taken: CutTaken
+    tell: Callable[[CloseCut], None]
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    lost: HeadraceError | None = None
+    """Why nothing can be read of it any more."""
+    closed: bool = False
+    reading: set[Future[Any]] = field(default_factory=set)
+
+    def read(self, message: CutRead) -> Any:
+        """Called by another thread than the loop's."""
+        future = asyncio.run_coroutine_threadsafe(self.asked(message), self.loop)
+        self.reading.add(future)
+        try:
+            if self.closed:
+                future.cancel()
+            return future.result()
+        except CancelledError:
+            raise Unavailable("the cut was closed meanwhile") from None
+        finally:
+            self.reading.discard(future)
+
+    async def asked(self, message: CutRead) -> Any:
+        domain, place = self.places[message.shard]
+        is_read = isinstance(message, ReadCut | MisreadCut)
+        deadline = self.loop.time() + (READ_SECONDS if is_read else PART_SECONDS)
+        try:
+            return await self.router.once(domain, place, self.owner, lambda _: message, deadline)
+        except (NotHere, ConnectionLost, NotServed) as error:
+            self.lost = error
+            raise
+        except TimeoutError as error:
+            self.lost = NotServed(f'worker "{self.owner.name}" does not answer', hint="try again")
+            raise self.lost from error
+
+    def close(self) -> None:
+        """On the loop."""
+        if self.closed:
+            return
+        self.closed = True
+        for future in list(self.reading):
+            future.cancel()
+        self.tell(CloseCut(self.taken.number))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteShard:
+    """See :class:`worker.adhoc.shard_view.RemoteView`."""
+
+    of: RemoteCut
+    place: int
+
+    @property
+    def tables(self) -> tuple[ViewedTable, ...]:
+        return self.of.taken.shards[self.place]
+
+    def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
+        found: CutEntries = self.of.read(ReadCut(self.of.taken.number, self.place, tuple(ranges), most))
+        return FoundEntries(found.found, found.cut)
+
+    def misread(self, what: str) -> StorageFailure:
+        try:
+            self.of.read(MisreadCut(self.of.taken.number, self.place, what))
+        except StorageFailure as failure:
+            return failure
+        raise AssertionError("what cannot be read is answered with a failure")
+
+    def begin(self, part: Question) -> Piece:
+        return self._piece(EvaluatePart(self.of.taken.number, self.place, part))
+
+    def next(self, stream: int) -> Piece:
+        return self._piece(ContinuePart(self.of.taken.number, self.place, stream))
+
+    def _piece(self, message: EvaluatePart | ContinuePart) -> Piece:
+        found: PartRows = self.of.read(message)
+        return Piece(found.deltas, found.stream)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.of.closed
+
+    def close(self) -> None:
+        self.of.close()
+
+
+class RemoteCuts:
+    """Takes cuts, and has questions answered over them."""
+
+    def __init__(self, directory: Directory, connections: Connections, router: DomainRouter) -> None:
+        self._directory = directory
+        self._connections = connections
+        self._router = router
+        self._left: set[asyncio.Task[Evaluated | RemoteCut]] = set()
+        """Requests whose caller has gone."""
+
+    async def answer(
+        self, bases: Sequence[DomainIndex], question: Question, evaluate: Evaluate, patience: float
+    ) -> tuple[Rows, Clock]:
+        """``patience``: seconds that a shard may be away. While it is served again and again, it is begun again.
+
+        :raises SchemaChanged: a table is another by now. :raises NotServed: a shard was away for that long.
+        """
+        loop = asyncio.get_running_loop()
+        pause, away = FIRST_PAUSE, None
+        while True:
+            failure: HeadraceError | TimeoutError
+            try:
+                taken = await self._taken(bases, question, loop.time() + patience)
+            except (NotHere, ConnectionLost, NotServed, TimeoutError) as error:
+                failure, away = error, away or loop.time()
+            else:
+                if isinstance(taken, Evaluated):
+                    return list(taken.rows), taken.clock
+                try:
+                    return await evaluate(taken.question, taken.cut), taken.cut.clock
+                except HeadraceError:
+                    lost = next((remote.lost for remote in taken.remotes if remote.lost is not None), None)
+                    if lost is None:
+                        raise
+                    failure, pause, away = lost, FIRST_PAUSE, None
+            await self._directory.catch_up()
+            self._check(question.plan.tables)
+            if away is not None and loop.time() + pause >= away + patience:
+                raise NotServed(
+                    f"the tables are not served now: {failure}",
+                    hint="a worker is away or being replaced; try again, GET /v1/status shows how far it is",
+                ) from failure
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _check(self, tables: Sequence[TableSchema]) -> None:
+        """Where it is a worker that is behind, the question waits for it."""
+        known = self._directory.state.catalog.tables
+        altered = [schema.name for schema in tables if known.get(schema.name.lower()) != schema]
+        if altered:
+            raise SchemaChanged(", ".join(altered))
+
+    async def _taken(self, bases: Sequence[DomainIndex], question: Question, deadline: float) -> Evaluated | _Taken:
+        shards = shards_of(question.plan.tables, len(bases))
+        by_owner: dict[WorkerDescriptor, list[int]] = {}
+        for number, _ in enumerate(shards):
+            owner = self._directory.owner(bases[number])
+            if owner is None:
+                raise NotServed(f"no worker has domain {bases[number]} now")
+            by_owner.setdefault(owner, []).append(number)
+        alone = question if len(by_owner) == 1 else None
+        asked = [
+            asyncio.create_task(self._ask(owner, bases, numbers, shards, alone, deadline))
+            for owner, numbers in by_owner.items()
+        ]
+        try:
+            if asked:
+                await asyncio.wait(asked)
+        except asyncio.CancelledError:
+            for task in asked:
+                self._leave(task)
+            raise
+        failures = [failure for task in asked if (failure := task.exception()) is not None]
+        if failures:
+            for task in asked:
+                self._leave(task)
+            raise failures[0]
+        found = [task.result() for task in asked]
+        if alone is not None and isinstance(found[0], Evaluated):
+            return found[0]
+        remotes = [each for each in found if isinstance(each, RemoteCut)]
+        assert len(remotes) == len(found), "nobody has answered a part"
+        views: dict[int, RemoteShard] = {}
+        clock: Clock = {}
+        for numbers, remote in zip(by_owner.values(), remotes, strict=True):
+            views |= {number: RemoteShard(remote, place) for place, number in enumerate(numbers)}
+            clock |= remote.taken.clock
+        division = divided(question)
+        cut = EvaluationCut([views[number] for number in sorted(views)], clock, division.parts)
+        return _Taken(division.rest, cut, remotes)
+
+    async def _ask(
+        self,
+        owner: WorkerDescriptor,
+        bases: Sequence[DomainIndex],
+        numbers: Sequence[int],
+        shards: Shards,
+        question: Question | None,
+        deadline: float,
+    ) -> Evaluated | RemoteCut:
+        domains = tuple(bases[number] for number in numbers)
+        message = EvaluateRequest(domains, tuple(shards[number] for number in numbers), question)
+        places = [(domain, self._directory.assignment(domain)) for domain in domains]
+        found = await self._router.once(*places[0], owner, lambda _: message, deadline)
+        if isinstance(found, Evaluated):
+            return found
+        assert isinstance(found, CutTaken)
+        return RemoteCut(self._router, owner, places, found, lambda close: self._tell(owner, close))
+
+    def _tell(self, owner: WorkerDescriptor, close: CloseCut) -> None:
+        connection = self._connections.known(owner)
+        if connection is not None:
+            connection.tell(close)
+
+    def _leave(self, task: asyncio.Task[Evaluated | RemoteCut]) -> None:
+        """Nobody waits for it any more: what it takes is closed."""
+        self._left.add(task)
+        task.add_done_callback(self._left_alone)
+
+    def _left_alone(self, task: asyncio.Task[Evaluated | RemoteCut]) -> None:
+        self._left.discard(task)
+        if not task.cancelled() and task.exception() is None and isinstance(taken := task.result(), RemoteCut):
+            taken.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    question: Question
+    """What is left of it."""
+    cut: EvaluationCut
+    remotes: Sequence[RemoteCut]

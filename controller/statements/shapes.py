@@ -1,0 +1,134 @@
+"""What is asked without a view of its own, by its shape: how often, at what cost, and whether it pays to keep it.
+
+A *shape* is a SELECT with parameters for its constants: ``WHERE id > 7`` and ``WHERE id > 9`` are one. It is answered
+over the base tables each time, until that has cost more than an *automatic view* of it would. The rule, which ``SHOW
+QUERIES`` shows for each shape:
+
+* it was asked at least :data:`KEEP_CALLS` times, and answering it has taken :data:`KEEP_SECONDS` in all;
+* a view of it can be partial, or reads at most :data:`FULL_ROWS` base rows;
+* each constant that cannot be a parameter of a view was the same in these (a shape has a *variant* for each).
+
+Automatic views are at most :data:`KEPT_VIEWS`; the one that was asked longest ago goes first. None of them is in the
+recipe, so a start begins without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+KEEP_CALLS = 4
+"""A page that is loaded four times is loaded a fifth time; three could be somebody who tries something out."""
+KEEP_SECONDS = 0.005
+"""To build a view takes some 10 ms, and then it costs something at each write."""
+FULL_ROWS = 100_000
+"""Base rows that a view without a key may read: it holds all of its answer."""
+KEPT_VIEWS = 64
+"""A page of an application asks some ten queries. Each view costs every write to its tables some 10 µs."""
+SHAPES = 500
+"""That are remembered, those asked latest: some kB each."""
+VARIANTS = 20
+"""Of a shape that are told apart, those asked latest: the ones that are asked again and again are among them."""
+SHAPE_CHARACTERS = 2_000
+"""Of a shape's text that are shown."""
+
+
+class AdHocMode(StrEnum):
+    """What becomes of a SELECT that no view answers."""
+
+    OFF = "off"
+    """It is refused."""
+    ANSWER = "answer"
+    """It is answered, and nothing is kept."""
+    KEEP = "keep"
+    """It is answered, and an automatic view is made of a shape that pays."""
+
+
+@dataclass(slots=True)
+class Variant:
+    """Of a shape, the view that answers it where its constants are those that cannot be parameters of a view."""
+
+    view_sql: str
+    reusable: bool
+    """False: values of the user's parameters stand in ``view_sql``."""
+    calls: int = 0
+    seconds: float = 0.0
+    """Of evaluating it, in all."""
+    view: str | None = None
+    """The automatic view that answers it now."""
+    refused: str = ""
+    """Why no view is made of it, where that was tried."""
+
+    @property
+    def pays(self) -> bool:
+        return self.reusable and not self.refused and self.calls >= KEEP_CALLS and self.seconds >= KEEP_SECONDS
+
+    def why(self, mode: AdHocMode, nowhere: str) -> str:
+        """Why it is kept, or not; ``nowhere`` says that this deployment keeps none."""
+        if self.view is not None:
+            return f"kept: it was asked {self.calls} times"
+        if nowhere or mode is not AdHocMode.KEEP:
+            return f"not kept: {nowhere or f'ad_hoc is {mode}'}"
+        if self.refused:
+            return f"not kept: {self.refused}"
+        if not self.reusable:
+            return "not kept: a parameter of it cannot be one of a view"
+        if self.calls < KEEP_CALLS:
+            return f"not kept: it was asked {self.calls} times with these constants, and {KEEP_CALLS} are wanted"
+        return f"not kept: it has taken {self.seconds * 1000:.1f} ms in all, and {KEEP_SECONDS * 1000:g} are wanted"
+
+
+@dataclass(slots=True)
+class Shape:
+    """A SELECT with all of its constants as parameters, since the start."""
+
+    text: str
+    calls: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    """Of all answers that were evaluated."""
+    variants: dict[str, Variant] = field(default_factory=dict)
+    """By the name of a view, the one that was asked longest ago first."""
+
+    def hottest(self) -> Variant:
+        return max(self.variants.values(), key=lambda each: (each.view is not None, each.calls, each.seconds))
+
+
+@dataclass(slots=True)
+class AskedShapes:
+    """The shapes that were asked latest, the one asked longest ago first."""
+
+    mode: AdHocMode = AdHocMode.KEEP
+    nowhere: str = ""
+    """Why none is kept, where this deployment keeps none."""
+    known: dict[str, Shape] = field(default_factory=dict)
+    """By their texts."""
+    kept: dict[str, Variant] = field(default_factory=dict)
+    """By their views, the one that was asked longest ago first."""
+
+    @property
+    def keeps(self) -> bool:
+        return self.mode is AdHocMode.KEEP and not self.nowhere
+
+    def asked(self, text: str, name: str, view_sql: str, reusable: bool) -> tuple[Shape, Variant]:
+        shape = self.known.pop(text, None) or Shape(text[:SHAPE_CHARACTERS])
+        self.known[text] = shape
+        variant = shape.variants.pop(name, None) or self.kept.get(name) or Variant(view_sql, reusable)
+        shape.variants[name] = variant
+        shape.calls += 1
+        variant.calls += 1
+        if name in self.kept:
+            self.kept[name] = self.kept.pop(name)
+        if len(shape.variants) > VARIANTS:
+            del shape.variants[next(iter(shape.variants))]
+        if len(self.known) > SHAPES:
+            del self.known[next(iter(self.known))]
+        return shape, variant
+
+    def keep(self, name: str, variant: Variant) -> None:
+        variant.view = name
+        self.kept[name] = variant
+
+    def surplus(self) -> str | None:
+        """The automatic view that was asked longest ago, where there are too many."""
+        return next(iter(self.kept)) if len(self.kept) > KEPT_VIEWS else None
