@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -244,6 +245,7 @@ class Execution:
             self.tally.unsupported[_construct(error.message)] += 1
             return
         self._judge_rows(answer.rows, query, [], text)
+        self._judge_evaluated(lambda: self.subject.select_evaluated(text), query, [], text)
 
     def _look_up(self, view: View, values: list[Any]) -> list[tuple[Any, ...]]:
         self._note(f"-- lookup {view.name} {_shown(values)}")
@@ -263,10 +265,25 @@ class Execution:
             for _ in range(reads):
                 values = draw_values(random, view, self.judge)
                 rows = self._look_up(view, values)
-                self._judge_rows(rows, view.query, values, f"{name} {_shown(values)}: {view_text(view.query)}")
+                what = f"{name} {_shown(values)}: {view_text(view.query)}"
+                self._judge_rows(rows, view.query, values, what)
+                self._judge_evaluated(partial(self.subject.view_evaluated, name, values), view.query, values, what)
         if every:
             self.subject.settle()
             self.subject.check()
+
+    def _judge_evaluated(
+        self, answer: Callable[[], Sequence[Any] | None], query: Query, values: list[Any], what: str
+    ) -> None:
+        """The same without a view, over the base tables."""
+        try:
+            rows = answer()
+        except Unsupported:
+            self.tally.counts["not evaluated"] += 1
+            return
+        if rows is not None:
+            self.tally.counts["evaluations compared"] += 1
+            self._judge_rows(rows, query, values, f"evaluated: {what}")
 
     def _judge_rows(self, rows: Sequence[Any], query: Query, values: list[Any], what: str) -> None:
         expected = self.judge.expected(query, values)

@@ -62,6 +62,12 @@ class MariaDB:
             return text
         return text.replace("*", ", ".join(self._run(f"SELECT * FROM {source[1]} LIMIT 0").columns), 1)
 
+    def select_evaluated(self, sql: str) -> list[tuple[Any, ...]] | None:
+        return None
+
+    def view_evaluated(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]] | None:
+        return None
+
     def lookup(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         pending = list(values)
 

@@ -7,17 +7,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from controller.lookups.binding import Binding, FinishedLookup
+from domains.engine.evaluation import Slices
 from domains.errors import NotFound, Unsupported
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Failed, Operation, Outcome, Write, Written
 from domains.plan.sharding import physical
+from domains.store.storage import Store
+from migrations.catalog import ViewDefinition
 from migrations.change import BASES, change_of
 from migrations.flow.dataflow import Placement
+from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.flow.routing import split
 from migrations.query.view import PlannedView
@@ -42,6 +48,9 @@ from migrations.statements.statement import (
 )
 from tests.campaign.subject import Answer, Setting
 from tests.simulation.simulation import Simulation
+from worker.adhoc.answer import Question, answer_rows, part_of
+from worker.adhoc.cut import ShardedTables
+from worker.adhoc.pushing import divided
 
 NOW = "2026-01-31 08:00:00"
 _DEFINITIONS = (
@@ -53,6 +62,20 @@ _DEFINITIONS = (
     CreateView,
     DropView,
 )
+
+
+def _in_parts(question: Question, stores: Sequence[Store]) -> list[Row]:
+    """The answer as a cluster makes it: parts of it over each shard."""
+    division = divided(question)
+
+    def rows_of(part: Question) -> Slices:
+        (schema,) = part.plan.tables
+        having = stores[: schema.shards or len(stores)]
+        return lambda: (rows for store in having for rows in part_of(part, ShardedTables([store], [schema])))
+
+    elsewhere = {node: rows_of(part) for node, part in division.parts.items()}
+    tables = ShardedTables(stores, question.plan.tables)
+    return [row for part in answer_rows(division.rest, tables, elsewhere=elsewhere) for row in part]
 
 
 class Planned:
@@ -133,6 +156,10 @@ class Planned:
         return outcome
 
     def _select(self, statement: SelectStatement) -> tuple[PlannedView, list[Row]]:
+        planned, ad_hoc, arguments = self._exact(statement)
+        return planned, self.read_ad_hoc(ad_hoc, arguments)
+
+    def _exact(self, statement: SelectStatement) -> tuple[PlannedView, AdHoc, Sequence[Any]]:
         """With the constants as parameters, or where that is not exact, with them in the text."""
         catalog = self.state.catalog
         for way in (parameterise, verbatim):
@@ -146,7 +173,7 @@ class Planned:
             arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
             if arguments is None:
                 continue
-            return planned, self.read_ad_hoc(ad_hoc, arguments)
+            return planned, ad_hoc, arguments
         raise AssertionError("an ad-hoc SELECT has no exact form")
 
     def lookup(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -175,6 +202,34 @@ class Planned:
         if ad_hoc.name not in self.state.catalog.views:
             self._migrate(RecipeEntry((ad_hoc.view_sql,), ad_hoc=True))
         return self.read(ad_hoc.name, arguments)
+
+    def evaluated(self, definition: ViewDefinition, arguments: Sequence[Any]) -> list[Row]:
+        """The same over the base tables as they are, without a view. Raises Unsupported."""
+        planned, plan = plan_evaluation(self.state, definition)
+        binding = Binding(definition.name, planned.reader, planned.parameters, planned.finish)
+        bound = binding.from_arguments(arguments)
+        shards = self.state.shards
+        stores = [self.simulation.stores[physical(BASES, shard, shards)] for shard in range(shards)]
+        question = Question(plan, bound.sent)
+        parts = answer_rows(question, ShardedTables(stores, plan.tables))
+        rows = [row for part in parts for row in part]
+        if shards > 1:
+            again = _in_parts(question, stores)
+            ordered = plan.reader.order or bound.sent.limit is not None or plan.reader.limit is not None
+            assert again == rows if ordered else Counter(again) == Counter(rows), "parts come to something else"
+        if not isinstance(bound, FinishedLookup) or planned.finish is None:
+            return rows
+        return planned.finish.answer(rows, bound.values, bound.count, bound.start)
+
+    def select_evaluated(self, sql: str) -> list[Row]:
+        (parsed,) = interpret.split(sql)
+        statement = interpret_one(parsed, self.state.catalog, (), NOW)
+        assert isinstance(statement, SelectStatement)
+        _, ad_hoc, arguments = self._exact(statement)
+        return self.evaluated(ad_hoc.definition(), arguments)
+
+    def view_evaluated(self, view: str, values: Sequence[Any]) -> list[Row]:
+        return self.evaluated(self.state.catalog.views[view.lower()], self.arguments(view, values))
 
     def between(self) -> None:
         """Between two slices of a migration, and two parts of a write."""

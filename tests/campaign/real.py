@@ -69,6 +69,12 @@ class Real:
         page = self._run(self.deployment.read(view, lambda binding: binding.from_arguments(arguments)))
         return [tuple(row.values()) for row in parse(b"[" + page + b"]")]
 
+    def select_evaluated(self, sql: str) -> list[tuple[Any, ...]] | None:
+        return None
+
+    def view_evaluated(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]] | None:
+        return None
+
     def evict(self, view: str, values: Sequence[Any]) -> None:
         if self.deployment.prepare(view).binding.reader.key:
             self._run(self.deployment.evict(view, [self._arguments(view, values)]))
@@ -105,7 +111,9 @@ class Real:
         self.deployment = self._open()
 
     def settle(self) -> None:
-        """An answered write is visible already; what is left is to let whatever was handed over be flushed."""
+        """An answered write is visible already; what is left is to let whatever was handed over be flushed, and an
+        automatic view that is being made be there."""
+        self._run(self.deployment.selects.settled())
         self._ask(lambda: None)
 
     def step(self, random: Random) -> None:
@@ -113,6 +121,7 @@ class Real:
 
     def check(self) -> None:
         """The links, between two steps; then that the readers' keys are those of the reader map."""
+        self._run(self.deployment.selects.settled())
         dataflow = self.deployment.dataflow
         filled = self._ask(self._filled)
         client = dataflow.client()

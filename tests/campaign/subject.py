@@ -48,6 +48,13 @@ class Subject(Protocol):
         """The visible columns of the view's rows in order; ``values`` has one entry a ``?`` in the order of the text,
         a list for an IN. Fills what is a hole, delivering packets as far as it needs to."""
 
+    def select_evaluated(self, sql: str) -> list[tuple[Any, ...]] | None:
+        """A SELECT over the base tables as they are, without a view. None: its ``execute`` is that already, or nothing
+        is. Raises Unsupported where only a view can answer it."""
+
+    def view_evaluated(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]] | None:
+        """``lookup``, in the same way."""
+
     def evict(self, view: str, values: Sequence[Any]) -> None:
         """Evict the entries that such a look-up reads (nothing happens where they are holes or the state is full)."""
 

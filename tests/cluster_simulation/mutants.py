@@ -23,6 +23,7 @@ from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.errors import HeadraceError, StorageFailure
 from domains.plan.packets import Failed, PeerReset, Read, Write
+from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks
 from tests.failing_store import FailingTable
@@ -279,6 +280,11 @@ def _recipes_are_in_the_order_of_their_times() -> Any:
     return both()
 
 
+def _cuts_show_what_comes_later() -> Any:
+    """As the binding's snapshots do: what is read of a shard later is of a later position."""
+    return mock.patch.object(DictView, "_entries", property(DictView.entries, lambda *_: None), create=True)
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -308,6 +314,7 @@ MUTANTS: dict[str, Mutant] = {
         _recipes_of_back_ups_are_read_late,
         _recipes_are_in_the_order_of_their_times,
         _a_cut_may_be_behind_the_last,
+        _cuts_show_what_comes_later,
     )
 }
 
@@ -375,6 +382,7 @@ HUNTS = {
     "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "a-cut-may-be-behind-the-last": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
+    "cuts-show-what-comes-later": Hunt((), 700000, is_quick=True, shape={**CROWDED, "faults": 0, "ad_hoc": 1}),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

@@ -16,6 +16,7 @@ from domains.plan.graph import Reader
 from domains.plan.packets import Clock, Insert
 from migrations.recipe import RecipeEntry
 from tests.cluster_simulation import checks
+from tests.cluster_simulation.adhoc import AdHocSelects
 from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.backups import Backups
@@ -47,6 +48,8 @@ BACKED_UP = 0.4
 """Of the clusters that have an archive."""
 REPLACED = 0.3
 """Of the clusters: a view is replaced while others read it."""
+AD_HOC = 0.3
+"""Of the clusters: SELECTs that no view answers are asked."""
 NUMBERED = 0.3
 """Of the inserts: under a number of their client's stream, and sent again until they are answered."""
 
@@ -71,6 +74,7 @@ class Scenario:
         archived = archived or self.size.backups
         if not only and not shape:
             self.size = replace(self.size, replaced=Random(f"shelf {seed}").random() < REPLACED)
+            self.size = replace(self.size, ad_hoc=Random(f"asked ad hoc {seed}").random() < AD_HOC)
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,
@@ -90,6 +94,7 @@ class Scenario:
         self._ids = 0
         self.counts: dict[str, int] = {}
         self.any: AnyViews | None = None
+        self.ad_hoc = AdHocSelects(seed, self.size.seconds, self.size.pace)
         self.backups: Backups | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
 
@@ -151,6 +156,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        if self.size.ad_hoc:
+            tasks.append(asyncio.ensure_future(self._at(self.clients[-1], self.ad_hoc.ask_on)))
         if self.size.replaced:
             tasks.append(asyncio.ensure_future(self._replace_on()))
         if self.backups is not None:
@@ -401,7 +408,11 @@ class Scenario:
         if self.backups is not None:
             await self.backups.last(self.ledger.rows, stored)
             self.counts |= self.backups.counts
-        self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))
+        order = checks.log_order(cluster, decided, state, ("marks", "tags"))
+        self.ledger.judge(stored, order)
+        if not cluster.losses.rebuilt:  # Else positions stand for rows that were given up, and sent again, too.
+            self.ad_hoc.judge(state, order, self.ledger.twice, self.ledger.lost)
+        self.counts["ad-hoc answers"], self.counts["ad-hoc refusals"] = len(self.ad_hoc.shown), self.ad_hoc.refused
         oracle = checks.LedgerOracle(stored)
         try:
             for view in self.views.values():

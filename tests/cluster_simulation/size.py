@@ -30,6 +30,8 @@ class Size:
     """Back-ups are taken of it. Not drawn with the others: seeds without are what they were."""
     replaced: bool = False
     """A view that others read is replaced again and again. Not drawn with the others either."""
+    ad_hoc: bool = False
+    """SELECTs that no view answers are asked beside. Not drawn with the others either."""
 
     @classmethod
     def of(cls, random: Random) -> Size:

@@ -14,6 +14,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryTable
+from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.loop import Process
 from tests.failing_store import FailingStore, Fuse
 
@@ -52,6 +53,9 @@ class CrashStore(FailingStore):
                 step.streams[schema.name] = dict(table.streams())
         super().commit(entries)
         self._unsynced.append(step)
+
+    def view(self, tables: Sequence[str]) -> DictView:
+        return DictView(self, tables)
 
     # What changes the catalog is one write of its own, which RocksDB puts behind all those before it in its log. It is
     # taken for synced here, which is the stricter of what can be.

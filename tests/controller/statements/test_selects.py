@@ -1,23 +1,145 @@
-"""SELECTs that nobody declared: read while their table is altered, and forgotten to make room for one another."""
+"""SELECTs that no view answers: evaluated over one cut of the base tables, within a budget, kept where that pays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.embedded.local import LocalDeployment
-from controller.lookups.binding import Binding
-from controller.statements import selects
+from controller.statements import shapes
+from controller.statements.shapes import AdHocMode
+from domains.errors import Cancelled, LimitExceeded, NotFound, ReadTimeout, Unsupported
+from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
-from migrations.recipe import Recipe, RecipeEntry, without_forgotten
-from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
-from worker.reader_map import BoundLookup
+from migrations.recipe import Recipe
+from worker.adhoc import cut
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget
 from zookeeper.local_authority import stored_state
 
-STAR = "SELECT * FROM t"
+TABLES = """
+    CREATE TABLE accounts (id INT PRIMARY KEY, owner INT, amount INT NOT NULL, KEY (owner));
+    CREATE TABLE owners (id INT PRIMARY KEY, name TEXT)
+"""
+ACCOUNTS, OWNERS = 600, 20
+ASKED = [
+    ("SELECT amount FROM accounts WHERE id = 7", [(7,)]),
+    ("SELECT COUNT(*), SUM(amount) FROM accounts", [(600, sum(range(600)))]),
+    ("SELECT id FROM accounts WHERE owner = 3 ORDER BY id DESC LIMIT 2 OFFSET 1", [(563,), (543,)]),
+    (
+        "SELECT name, COUNT(*) AS n FROM owners o JOIN accounts a ON a.owner = o.id WHERE a.amount < 40 GROUP BY name",
+        None,
+    ),
+    ("SELECT o.id, a.id FROM owners o LEFT JOIN accounts a ON a.owner = o.id AND a.amount > 590 ORDER BY 1, 2", None),
+    ("SELECT a.id FROM accounts a, accounts b WHERE a.owner = b.owner AND a.id < b.id AND b.id < 45", None),
+    ("SELECT MAX(amount) FROM accounts WHERE id > 1000", [(None,)]),
+    ("SELECT DISTINCT owner FROM accounts WHERE id IN (1, 21, 2)", [(1,), (2,)]),
+    ("SELECT id FROM accounts WHERE id = 1 AND id = 2", []),
+    ("SELECT COUNT(*) FROM accounts WHERE owner NOT IN (SELECT id FROM owners WHERE id < 15)", [(150,)]),
+]
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalDeployment]:
+    deployment = await LocalDeployment.open(tmp_path / "data", shards=request.param)
+    await deployment.execute(TABLES)
+    await deployment.insert("accounts", [{"id": i, "owner": i % OWNERS, "amount": i} for i in range(ACCOUNTS)])
+    await deployment.insert("owners", [{"id": i, "name": f"owner {i}"} for i in range(OWNERS)])
+    yield deployment
+    await deployment.close()
+
+
+async def rows(deployment: LocalDeployment, sql: str) -> list[tuple[Any, ...]]:
+    ((result,), _) = await deployment.execute(sql)
+    return [tuple(row) for row in result.rows]
+
+
+def sorted_rows(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize(("sql", "expected"), ASKED, ids=range(len(ASKED)))
+async def test_all_lanes_answer_the_same(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch, sql: str, expected: list[Any] | None
+) -> None:
+    monkeypatch.setattr(cut, "FEW_ROWS", 1_000_000)
+    here = await rows(deployment, sql)
+    monkeypatch.setattr(cut, "FEW_ROWS", 1)
+    beside = await rows(deployment, sql)
+    await deployment.execute(f"CREATE EXT VIEW declared AS {sql}")
+    kept = [tuple(row.values()) for row in await page(deployment, "declared")]
+    ordered = "ORDER BY" in sql
+    assert (here if ordered else sorted_rows(here)) == (kept if ordered else sorted_rows(kept))
+    assert (beside if ordered else sorted_rows(beside)) == (kept if ordered else sorted_rows(kept))
+    if expected is not None:
+        assert sorted_rows(here) == sorted_rows(expected)
+
+
+async def page(deployment: LocalDeployment, view: str) -> list[dict[str, Any]]:
+    import json
+
+    found: list[dict[str, Any]] = json.loads(b"[" + await deployment.page(view, {}) + b"]")
+    return found
+
+
+@pytest.mark.parametrize("few", [1, 1_000_000], ids=["beside", "here"])
+async def test_an_answer_is_of_one_position_of_each_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Each write moves an amount from one row to another, in one batch: the sum never changes, nor does a self-join."""
+    monkeypatch.setattr(cut, "FEW_ROWS", few)
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute(TABLES)
+        await deployment.insert("accounts", [{"id": i, "owner": 0, "amount": 10} for i in range(200)])
+        done = False
+
+        async def move() -> int:
+            moved = 0
+            while not done:
+                one = moved % 200
+                await deployment.execute(
+                    "UPDATE accounts SET amount = IF(id = ?, amount - 1, amount + 1) WHERE id IN (?, ?)",
+                    [one, one, (one + 7) % 200],
+                )
+                moved += 1
+            return moved
+
+        writer = asyncio.create_task(move())
+        for _ in range(15):
+            ((total, joined), _) = await deployment.execute(
+                "SELECT SUM(amount) FROM accounts;"
+                "SELECT SUM(a.amount), COUNT(*) FROM accounts a JOIN accounts b ON a.id = b.id AND a.amount = b.amount"
+            )
+            assert total.rows == ((2000,),)
+            assert joined.rows == ((2000, 200),)
+        done = True
+        assert await writer > 0
+    finally:
+        await deployment.close()
+
+
+async def test_an_answer_has_the_writes_before_it_and_names_its_positions(deployment: LocalDeployment) -> None:
+    (_, written) = await deployment.execute("UPDATE accounts SET amount = 1 WHERE id < 50")
+    ((result,), read) = await deployment.execute("SELECT COUNT(*) FROM accounts WHERE amount = 1", token=written)
+    assert result.rows == ((50,),)
+    assert not read, "nothing beyond the token was read"
+    ((result,), read) = await deployment.execute("SELECT COUNT(*) FROM accounts WHERE amount = 1")
+    assert {base: read[base] for base in written} == written
+
+
+async def test_a_token_of_the_future_is_waited_for(tmp_path: Path) -> None:
+    deployment = await LocalDeployment.open(tmp_path, read_timeout=0.2)
+    try:
+        await deployment.execute(TABLES)
+        with pytest.raises(ReadTimeout, match="token"):
+            await deployment.execute("SELECT COUNT(*) FROM accounts", token={"accounts": 10})
+    finally:
+        await deployment.close()
 
 
 @pytest.mark.parametrize(
@@ -28,89 +150,253 @@ STAR = "SELECT * FROM t"
         ("ALTER TABLE t DROP COLUMN a, ADD COLUMN a INT DEFAULT 7", [("id", "a"), (1, 7)]),
     ],
 )
-@pytest.mark.parametrize("after", [False, True], ids=["before the reading", "after the reading"])
 async def test_a_select_during_an_alteration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alteration: str, expected: list[Any], after: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alteration: str, expected: list[Any]
 ) -> None:
     deployment = await LocalDeployment.open(tmp_path / "data")
     try:
         await deployment.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 10)")
-        read = LocalDeployment.read
+        evaluate = type(deployment.hosts).evaluate
         alterations = [alteration]
 
         async def altered(
-            self: LocalDeployment, view: str, bind: Callable[[Binding], BoundLookup], token: Clock
-        ) -> bytes:
-            page = await read(self, view, bind, token) if after else b""
+            self: Any, bases: list[DomainIndex], question: Question, budget: Budget
+        ) -> tuple[Rows, Clock]:
             if alterations:
-                await self.execute(alterations.pop())
-            return page or await read(self, view, bind, token)
+                await deployment.execute(alterations.pop())
+            return await evaluate(self, bases, question, budget)
 
-        monkeypatch.setattr(LocalDeployment, "read", altered)
-        ((result,), _) = await deployment.execute(STAR)
+        monkeypatch.setattr(type(deployment.hosts), "evaluate", altered)
+        ((result,), _) = await deployment.execute("SELECT * FROM t")
         assert [tuple(column.name for column in result.columns), *result.rows] == expected
     finally:
         await deployment.close()
 
 
-# --- views of ad-hoc SELECTs make room for one another ------------------------------------------------------------
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+ENDLESS = "SELECT COUNT(*) FROM accounts a, accounts b, accounts c WHERE a.amount + b.amount + c.amount < 0"
 
 
-KEPT = 3
+async def opened(path: Path, **budget: Any) -> LocalDeployment:
+    deployment = await LocalDeployment.open(path, budget=Budget(**budget))
+    await deployment.execute(TABLES)
+    await deployment.insert("accounts", [{"id": i, "owner": i % 7, "amount": i} for i in range(2_000)])
+    return deployment
+
+
+@pytest.mark.parametrize(
+    ("budget", "sql", "error", "names"),
+    [
+        ({"seconds": 0.5}, ENDLESS, ReadTimeout, "statement_timeout"),
+        ({"rows": 100}, "SELECT id FROM accounts", LimitExceeded, "max_answer_rows"),
+        ({"answer_bytes": 1_000}, "SELECT id FROM accounts", LimitExceeded, "max_answer_size"),
+        ({"held_bytes": 1_000_000}, ENDLESS, LimitExceeded, "max_evaluation_size"),
+    ],
+    ids=["time", "rows", "answer", "memory"],
+)
+async def test_whoever_exceeds_a_budget_is_stopped_alone(
+    tmp_path: Path, budget: dict[str, Any], sql: str, error: type[Exception], names: str
+) -> None:
+    deployment = await opened(tmp_path, **budget)
+    try:
+        with pytest.raises(error) as failed:
+            await deployment.execute(sql)
+        assert names in str(failed.value)
+        assert await rows(deployment, "SELECT amount FROM accounts WHERE id = 3") == [(3,)]
+    finally:
+        await deployment.close()
+
+
+async def running(deployment: LocalDeployment, text: str) -> int:
+    async with asyncio.timeout(20):
+        while True:
+            found = [each.id for each in deployment.running() if text in each.sql]
+            if found:
+                return found[0]
+            await asyncio.sleep(0.01)
+
+
+async def test_a_running_statement_is_listed_and_stopped(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        asked = asyncio.create_task(deployment.execute(ENDLESS))
+        id = await running(deployment, "a.amount + b.amount")
+        shown = await rows(deployment, "SHOW FULL PROCESSLIST")
+        assert (id, ENDLESS) in [(row[0], row[7]) for row in shown]
+        await deployment.execute(f"KILL {id}")
+        with pytest.raises(Cancelled, match="KILL"):
+            await asked
+        with pytest.raises(NotFound, match=str(id)):
+            await deployment.execute(f"KILL QUERY {id}")
+        assert await rows(deployment, "SELECT COUNT(*) FROM accounts") == [(2_000,)]
+    finally:
+        await deployment.close()
+
+
+async def test_a_statement_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        asked = asyncio.create_task(deployment.execute(ENDLESS))
+        await running(deployment, "a.amount + b.amount")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert not deployment.running()
+        assert await rows(deployment, "SELECT COUNT(*) FROM accounts") == [(2_000,)]
+    finally:
+        await deployment.close()
+
+
+async def test_many_at_once_wait_for_their_turn(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        texts = [f"SELECT COUNT(*) FROM accounts WHERE amount >= {i}" for i in range(12)]
+        found = await asyncio.gather(*(rows(deployment, text) for text in texts))
+        assert found == [[(2_000 - i,)] for i in range(12)]
+    finally:
+        await deployment.close()
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selects, "AD_HOC_VIEWS_MAX", KEPT)
+def pays_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(shapes, "KEEP_CALLS", 2)
 
 
-async def ask(deployment: LocalDeployment, numbers: range) -> None:
-    for number in numbers:
-        ((result,), _) = await deployment.execute(f"SELECT a + {number} AS x FROM t")
-        assert result.rows == ((10 + number,),)
+async def query(deployment: LocalDeployment, part: str) -> dict[str, Any]:
+    ((shown,), _) = await deployment.execute("SHOW QUERIES")
+    names = [column.name for column in shown.columns]
+    return next(dict(zip(names, row, strict=True)) for row in shown.rows if part in str(row[0]))
 
 
-@pytest.mark.usefixtures("few")
-async def test_a_start_plans_only_what_is_left(tmp_path: Path) -> None:
-    deployment = await LocalDeployment.open(tmp_path)
-    await deployment.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 10)")
-    await ask(deployment, range(10))
-    left = set(deployment.state.catalog.views)
-    assert len(left) == KEPT
+async def until_kept(deployment: LocalDeployment, sql: str, part: str) -> dict[str, Any]:
+    async with asyncio.timeout(20):
+        while (shape := await query(deployment, part))["view"] is None:
+            await deployment.execute(sql)
+    return shape
+
+
+@pytest.mark.usefixtures("pays_at_once")
+async def test_a_shape_that_pays_becomes_a_view_that_a_start_begins_without(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    before = stored_state(tmp_path / "recipe.json")
+    nodes = len(deployment.state.flow.nodes)
+    await deployment.execute("SELECT id FROM accounts WHERE owner = 1 AND amount > 5")
+    shape = await until_kept(deployment, "SELECT id FROM accounts WHERE owner = 2 AND amount > 5", "owner")
+    assert "kept" in shape["why"]
+    assert shape["create_view"].startswith("CREATE EXT VIEW name AS SELECT")
+    assert len(deployment.state.flow.nodes) > nodes
+    assert (7,) in await rows(deployment, "SELECT id FROM accounts WHERE owner = 0 AND amount > 5")
+    await deployment.execute("INSERT INTO accounts VALUES (5000, 0, 50)")
+    assert (5000,) in await rows(deployment, "SELECT id FROM accounts WHERE owner = 0 AND amount > 5")
+    assert stored_state(tmp_path / "recipe.json") == before, "the recipe has what people declared"
     await deployment.close()
     deployment = await LocalDeployment.open(tmp_path)
     try:
-        assert set(deployment.state.catalog.views) == left
-        await ask(deployment, range(10, 11))
-        recipe = Recipe.from_json(stored_state(tmp_path / "recipe.json"))
-        assert len(recipe.entries) == 1 + KEPT + 2  # The table, what was left, one that came and one that went.
+        assert not deployment.state.catalog.views
+        assert (5000,) in await rows(deployment, "SELECT id FROM accounts WHERE owner = 0 AND amount > 5")
     finally:
         await deployment.close()
 
 
-@pytest.mark.usefixtures("few")
-async def test_a_select_that_a_view_reads_is_not_forgotten(tmp_path: Path) -> None:
-    deployment = await LocalDeployment.open(tmp_path)
+@pytest.mark.usefixtures("pays_at_once")
+async def test_only_so_many_are_kept_and_no_definition_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shapes, "KEPT_VIEWS", 2)
+    deployment = await opened(tmp_path)
     try:
-        await deployment.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 10)")
-        await ask(deployment, range(1))
-        (name,) = deployment.state.catalog.views
-        await deployment.execute(f"CREATE VIEW v AS SELECT x FROM {name}")
-        await ask(deployment, range(1, 10))
-        ((result,), _) = await deployment.execute("SELECT x FROM v")
-        assert result.rows == ((10,),)
+        for column in ("id", "owner", "amount"):
+            sql = f"SELECT {column} FROM accounts WHERE owner = 3"
+            await deployment.execute(sql)
+            await until_kept(deployment, sql, f"SELECT {column}")
+        async with asyncio.timeout(20):
+            while len(deployment.state.catalog.views) > 2:
+                await asyncio.sleep(0.01)
+        await deployment.execute("DROP TABLE accounts")
+        assert not deployment.state.catalog.views
+        assert len(deployment.state.flow.nodes) == 0
     finally:
         await deployment.close()
 
 
-def test_what_others_name_stays_in_the_recipe() -> None:
-    table = RecipeEntry(("CREATE TABLE t (a INT)",))
-    one, two = (RecipeEntry((f"SELECT a + {number} AS x FROM t",), ad_hoc=True) for number in range(2))
-    names = [ad_hoc_name(entry.statements[0]) for entry in (one, two)]
-    forget = [RecipeEntry(forget=(name,)) for name in names]
-    view = RecipeEntry((f"CREATE VIEW v AS SELECT x FROM {names[0].upper()}",))
-    assert without_forgotten(Recipe((table, one, forget[0], one, two, forget[1]))) == Recipe((table, one))
-    assert without_forgotten(Recipe((table, one, two, view, *forget))) == Recipe((table, one, view, forget[0]))
-    both = RecipeEntry(forget=tuple(names))
-    assert without_forgotten(Recipe((table, one, two, view, both))) == Recipe((table, one, view, forget[0]))
-    assert without_forgotten(Recipe((table, one, both))) == Recipe((table, forget[1]))
+async def test_500_shapes_leave_nothing(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        for number in range(500):
+            await deployment.execute(f"SELECT id + {number} AS n FROM accounts WHERE id = {number}")
+        assert not deployment.state.catalog.views
+        assert not deployment.state.flow.nodes
+    finally:
+        await deployment.close()
+
+
+@pytest.mark.usefixtures("pays_at_once")
+async def test_constants_that_are_no_parameters_are_one_shape_and_kept_only_if_they_stay(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        for number in range(8):
+            await deployment.execute(f"SELECT COUNT(*) FROM accounts WHERE amount > {number}")
+        shape = await query(deployment, "COUNT")
+        assert shape["calls"] == 8
+        assert "with these constants" in shape["why"]
+        assert not deployment.state.catalog.views
+        await until_kept(deployment, "SELECT COUNT(*) FROM accounts WHERE amount > 5", "COUNT")
+    finally:
+        await deployment.close()
+
+
+async def test_modes(tmp_path: Path) -> None:
+    deployment = await LocalDeployment.open(tmp_path, ad_hoc=AdHocMode.OFF)
+    try:
+        await deployment.execute(f"{TABLES}; CREATE EXT VIEW declared AS SELECT id FROM accounts WHERE owner = ?")
+        assert await rows(deployment, "SELECT id FROM accounts WHERE owner = 3") == []
+        with pytest.raises(Unsupported, match="ad_hoc") as refused:
+            await deployment.execute("SELECT amount FROM accounts WHERE owner = 3")
+        assert "CREATE EXT VIEW" in str(refused.value.hint)
+    finally:
+        await deployment.close()
+
+
+async def test_a_view_of_somebody_else_that_has_the_answer_is_read(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        select = "SELECT id FROM accounts WHERE owner = {} ORDER BY id LIMIT 2"
+        await deployment.execute(f"CREATE EXT VIEW declared AS {select.format('?')}")
+        explained = await rows(deployment, f"EXPLAIN {select.format(3)}")
+        assert 'view "declared"' in explained[0][0]
+        assert await rows(deployment, select.format(3)) == [(3,), (10,)]
+        assert deployment.counted()[1] == 1
+    finally:
+        await deployment.close()
+
+
+async def test_explain_runs_nothing_and_keeps_nothing(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        shown = await rows(deployment, f"EXPLAIN {ENDLESS}")
+        assert "base tables" in shown[0][0]
+        assert not deployment.state.flow.nodes
+    finally:
+        await deployment.close()
+
+
+async def test_views_of_an_earlier_versions_recipe_are_left_out(tmp_path: Path) -> None:
+    from migrations.recipe import RecipeEntry, declared
+    from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
+
+    text = "SELECT id FROM t WHERE id = ?"
+    table, other = (
+        RecipeEntry(("CREATE TABLE t (id INT PRIMARY KEY)",)),
+        RecipeEntry(("CREATE VIEW v AS SELECT id FROM t",)),
+    )
+    kept = RecipeEntry((f"CREATE VIEW w AS SELECT id FROM {ad_hoc_name('SELECT 1 FROM t')}",))
+    recipe = Recipe(
+        (table, RecipeEntry((text,), ad_hoc=True), other, RecipeEntry(forget=(ad_hoc_name(text),)),
+         RecipeEntry(("SELECT 1 FROM t",), ad_hoc=True), kept)
+    )  # fmt: skip
+    assert declared(recipe) == Recipe((table, other, RecipeEntry(("SELECT 1 FROM t",), ad_hoc=True), kept))
