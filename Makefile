@@ -65,6 +65,9 @@ simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong
 damage: $(INSTALLED)  ## invert bits of every file of data directories, archive, cluster; cut, delete; SECONDS=600 SEED=1
 	@$(BIN)/python -m tests.damage --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
+hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line
+	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
+
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash
 
@@ -105,4 +108,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
+.PHONY: help install demo serve test test-fast check format fuzz simulate damage hostile crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean

@@ -14,6 +14,7 @@ import orjson
 
 from domains.errors import BadRequest
 from domains.language.coercion import named_value
+from migrations.parse.measure import SqlLimits, check_length
 
 ANY_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
 LONG_INTEGER = b"0" * 19
@@ -97,14 +98,17 @@ ROWS_TOGETHER = 500
 """Of a long body's rows, and an answer's: a millisecond each, parsed or written."""
 
 
-def rows_in_parts(body: bytes) -> Iterator[bytes]:
-    """A body without its ``rows``, and then these, some to a part; each part is JSON. Raises BadRequest."""
+def in_parts(body: bytes, name: str, limits: SqlLimits | None = None) -> Iterator[bytes]:
+    """A body without the list of this name, and then its items, some to a part; each part is JSON. Raises BadRequest,
+    and LimitExceeded where its SQL is longer than ``limits``."""
     value = parse(body)
-    rows = value.get("rows") if isinstance(value, dict) else None
+    rows = value.get(name, []) if isinstance(value, dict) else None
+    if limits is not None and isinstance(value, dict) and isinstance(value.get("sql"), str):
+        check_length(value["sql"], limits)
     if not isinstance(rows, list):
         yield body
         return
-    yield serialize({**value, "rows": []})
+    yield serialize({**value, name: []} if name in value else value)
     for at in range(0, len(rows), ROWS_TOGETHER):
         yield serialize(rows[at : at + ROWS_TOGETHER])
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace_client import tokens
 
-from api.encoding import LONG_BODY, ROWS_TOGETHER, loads, parse, rows_in_parts, serialize, sql_value
+from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
 from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
@@ -178,12 +178,23 @@ class Endpoints:
     # --- statements and writes --------------------------------------------------------------------------------------
 
     async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
-        asked = checked(SqlRequest, parse(body))
+        asked = checked(SqlRequest, parse(body)) if len(body) <= LONG_BODY else await self._long_sql(body)
         results, clock = await self._deployment.execute(asked.sql, list(map(sql_value, asked.params)), token=token)
         reached = tokens.encode(tokens.merge(token or {}, clock))
         if sum([len(result.rows) for result in results]) <= ROWS_TOGETHER:
             return serialize({"results": list(map(_statement, results)), "token": reached}), b""
         return await self._long_answer(results, reached), b""
+
+    async def _long_sql(self, body: bytes) -> SqlRequest:
+        """Parsed beside."""
+        asked: SqlRequest | None = None
+        async for part in self.beside.run(in_parts, body, "params", self.admission.limits.of_sql()):
+            if asked is None:
+                asked = checked(SqlRequest, loads(part))
+            else:
+                asked.params += loads(part)
+        assert asked is not None
+        return asked
 
     async def _long_answer(self, results: Sequence[StatementResult], token: str) -> bytes:
         """In pieces, whose size is looked at while they are made."""
@@ -206,7 +217,7 @@ class Endpoints:
     async def _rows(self, body: bytes) -> RowsBody:
         """Of a long body, parsed beside."""
         asked: RowsBody | None = None
-        async for part in self.beside.run(rows_in_parts, body):
+        async for part in self.beside.run(in_parts, body, "rows"):
             if asked is None:
                 asked = checked(RowsBody, loads(part))
             else:

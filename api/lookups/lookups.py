@@ -32,6 +32,10 @@ from domains.plan.packets import Clock
 MAX_LOOKUPS = 256
 """Views that one request may ask. A page of a site asks some twenty; the bound is for the time that one request keeps
 others waiting."""
+MAX_REFERENCES = 1_000
+"""To other look-ups, in one request: each takes some 20 µs to be read. A page has a few for each of its look-ups."""
+TAKES = (b'"first"', b'"all"', b'"each"')
+"""How a reference begins; a value that looks like one is counted, too."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
 
 Parameters = dict[str, list[str]]
@@ -158,6 +162,8 @@ class LookupAnswers:
     refer to it. None where it is missing, and no answer is."""
     late: list[Late] = field(default_factory=list)
     waiting: list[WaitingLookup] = field(default_factory=list)
+    made: int = 0
+    """Keys that references have made."""
 
     def body(self) -> bytes:
         return b'{"results":[' + b",".join(self.answers) + b"]}"
@@ -176,6 +182,8 @@ class ManyLookups:
 
         All that is there is of one state of each reader map. With a token everything is to be awaited.
         """
+        if len(body) > MAX_REFERENCES and sum(map(body.count, TAKES)) > MAX_REFERENCES:
+            raise LimitExceeded(f"more than {MAX_REFERENCES} references in one request", hint="send several")
         if token is None:
             pieces = pieces_of(body)
             if pieces is not None and len(pieces) <= MAX_LOOKUPS:
@@ -219,7 +227,7 @@ class ManyLookups:
         """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
 
         def read(reading: MapReading) -> LookupAnswers:
-            more = LookupAnswers(asked.answers.copy(), asked.sources.copy())
+            more = LookupAnswers(asked.answers.copy(), asked.sources.copy(), made=asked.made)
             for each in waiting:
                 self._read(*each, more, reading)
             return more
@@ -229,14 +237,14 @@ class ManyLookups:
 
     def _all_late(self, asked: LookupAnswers, waiting: Sequence[WaitingLookup]) -> LookupAnswers:
         """All of these are to be awaited, as far as it is known what they ask for."""
-        more = LookupAnswers(asked.answers, asked.sources)
+        more = LookupAnswers(asked.answers, asked.sources, made=asked.made)
         for each in waiting:
             place, wanted = each.place, each.wanted
             values = self._values(place, wanted, more)
             if values is None:
                 more.waiting.append(each)
             else:
-                more.late.append(Late(place, wanted.view, self._keys(wanted, values)))
+                more.late.append(Late(place, wanted.view, self._keys(wanted, values, more)))
         return more
 
     async def _filled(self, late: Sequence[Late]) -> list[list[bytes]]:
@@ -285,7 +293,7 @@ class ManyLookups:
         name = None if piece is None else (piece, *[each.text for each in values])
         kept = None if name is None else self._kept.get(name)
         if kept is None or not kept.stands(reading):
-            self._read_keys(place, name, wanted.view, self._keys(wanted, values), asked, reading)
+            self._read_keys(place, name, wanted.view, self._keys(wanted, values, asked), asked, reading)
             return
         if kept.is_to_tell():
             kept.lookup.tell(wanted.filled(values))
@@ -313,11 +321,13 @@ class ManyLookups:
             found.append(values)
         return found
 
-    def _keys(self, wanted: LookupText, values: Sequence[Values]) -> list[Any]:
+    def _keys(self, wanted: LookupText, values: Sequence[Values], asked: LookupAnswers) -> list[Any]:
         if not wanted.references:
             return wanted.keys
         if_known(lambda: wanted.check_lists(self._deployment.prepare(wanted.view).info))
-        return wanted.filled(values)
+        keys = wanted.filled(values, asked.made)
+        asked.made += len(keys)
+        return keys
 
     def _read_keys(
         self, place: int, name: Name | None, view: str, keys: list[Any], asked: LookupAnswers, reading: MapReading

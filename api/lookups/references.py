@@ -90,17 +90,21 @@ class LookupText:
     checked: ViewInfo | None = field(default=None, compare=False)
     """The view that the references were found to suit."""
 
-    def filled(self, values: Sequence[Values]) -> list[Any]:
-        """The keys with what the references stand for. Raises LimitExceeded."""
-        keys = []
+    def filled(self, values: Sequence[Values], made: int = 0) -> list[Any]:
+        """The keys with what the references stand for; ``made``: of other look-ups of the request. Raises
+        LimitExceeded, before more are made."""
+        keys: list[Any] = []
         for form in self.forms:
-            for row in ((),) if form.each is None else values[form.each].given:
+            rows = ((),) if form.each is None else values[form.each].given
+            if made + len(keys) + len(rows) > KEYS_PER_LOOKUP:
+                raise LimitExceeded(
+                    f"references make more than {KEYS_PER_LOOKUP} keys in one request", hint="send several"
+                )
+            for row in rows:
                 key: Any = form.key.copy()
                 for at, number, column in form.blanks:
                     key[at] = row[column] if number == form.each else values[number].given
                 keys.append(key)
-        if len(keys) > KEYS_PER_LOOKUP:
-            raise LimitExceeded(f'"each" makes {len(keys)} keys of one look-up, and {KEYS_PER_LOOKUP} are allowed')
         return keys
 
     def check_lists(self, info: ViewInfo) -> None:

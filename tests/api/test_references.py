@@ -349,5 +349,12 @@ async def test_no_more_keys_than_a_look_up_may_name(local: LocalDeployment) -> N
     await local.execute("CREATE VIEW Everyone AS SELECT id FROM stories")
     await local.insert("stories", [{"id": id, "author": 1} for id in range(KEYS_PER_LOOKUP + 1)])
     for kind in ("all", "each"):
-        with pytest.raises(LimitExceeded, match=f"{KEYS_PER_LOOKUP} are allowed"):
+        with pytest.raises(LimitExceeded, match=f"more than {KEYS_PER_LOOKUP} keys|{KEYS_PER_LOOKUP} are allowed"):
             await answer(LookupCalls(local).many, body_of([("Everyone", [[]]), ("VotesOn", [[{kind: [0, "id"]}]])]))
+
+
+@pytest.mark.parametrize("local", [1], indirect=True)
+async def test_references_are_counted_before_they_are_read(local: LocalDeployment) -> None:
+    body = body_of([("Everyone", [[]]), ("VotesOn", [[{"first": [0, "id"]}]] * 1_001)])
+    with pytest.raises(LimitExceeded, match="more than 1000 references"):
+        await answer(LookupCalls(local).many, body)
