@@ -13,6 +13,7 @@ those by the clock.
     new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
     memory     a view under a limit     against    the same view full
     insert     one row after the other  against    MariaDB, where it is installed
+    adhoc      SELECTs without a view   against    the same, with the same indexes
 
 ``ratios.py`` runs these, and compares the quick ratios of the first three with committed ones (``--guard``).
 ``headrace bench scale`` (``scaling/``) measures what a request costs on clusters of 1, 2 and 4 workers, ``headrace

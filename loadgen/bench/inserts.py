@@ -33,7 +33,7 @@ _PROTOCOL_41, _SECURE_CONNECTION = 0x200, 0x8000
 _PACKET_MAX = 2**24 - 1
 _UTF8MB4_BIN = 46
 _QUERY = b"\x03"
-_ERROR = 0xFF
+_ERROR, _END = 0xFF, 0xFE
 
 
 class MariaDb:
@@ -51,6 +51,28 @@ class MariaDb:
         """AssertionError unless it was done."""
         self._send(_QUERY + statement.encode(), 0)
         self._receive()
+
+    def rows(self, select: str) -> int:
+        """How many rows it answers."""
+        self._send(_QUERY + select.encode(), 0)
+        data, at, ends, rows = b"", 0, 0, 0
+        while ends < 2:
+            packet, data, at = self._packet(data, at)
+            assert packet[0] != _ERROR, packet[:200]
+            if packet[0] == _END and len(packet) < 9:
+                ends += 1
+            else:
+                rows += ends
+        return rows
+
+    def _packet(self, data: bytes, at: int) -> tuple[bytes, bytes, int]:
+        """The next packet's payload, with what was received and where the one after it begins."""
+        while len(data) < at + 4 or len(data) < at + 4 + int.from_bytes(data[at : at + 3], "little"):
+            more = self._socket.recv(65_536)
+            assert more, "the server closed the connection"
+            data, at = data[at:] + more, 0
+        end = at + 4 + int.from_bytes(data[at : at + 3], "little")
+        return data[at + 4 : end], data, end
 
     def _send(self, payload: bytes, number: int) -> None:
         self._socket.sendall(len(payload).to_bytes(3, "little") + bytes([number]) + payload)

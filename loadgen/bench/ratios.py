@@ -23,7 +23,7 @@ from rich.table import Table
 
 from headrace.errors import BadRequest, HeadraceError
 from headrace.render import console
-from loadgen.bench import inserts, measurement, memory, new_view, reads, votes
+from loadgen.bench import adhoc, inserts, measurement, memory, new_view, reads, votes
 from loadgen.bench.measurement import Measurement, table, yes_or_no
 from loadgen.bench.servers import missing
 
@@ -34,8 +34,9 @@ MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "new-view": new_view.measure,
     "memory": memory.measure,
     "insert": inserts.measure,
+    "adhoc": adhoc.measure,
 }
-PEERS = {"insert": "mariadb"}
+PEERS = {"insert": "mariadb", "adhoc": "mariadb"}
 """The server that a measurement needs as its peer. Without it, the measurement is left out."""
 GUARDED = {name: MEASUREMENTS[name] for name in ("writes", "reads", "lookups")}
 """Measurements whose peer is a loop written by hand, in this process or under the same server."""
