@@ -231,10 +231,15 @@ class Statements:
         quick = prepared.is_bound_quickly(catalog) or len(prepared.parsed.sql) <= SHORT_TEXT
         if (quick and len(params) <= FEW_PARAMETERS) or not self.texts.has_thread:
             return prepared.interpret(catalog, params, now)
-        return await self.texts.aside(lambda: prepared.interpret(catalog, params, now))
+        statement = await self.texts.aside(lambda: prepared.interpret(catalog, params, now))
+        if self._deployment.state.catalog is not catalog:
+            # What it writes would go with the version of a table that it was not made for.
+            raise SchemaChanged("of the statement")
+        return statement
 
     async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
-        written = await asyncio.shield(self._deployment.write(statement.operation))  # Whoever stops it, it is done.
+        # At once, in the turn in which the operation was made: it goes with the table's version of now.
+        written = await self._deployment.write(statement.operation)
         clock.update(latest((clock, written.clock)))
         return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
 

@@ -236,6 +236,11 @@ def change_table(table: WrittenTable, operation: Operation) -> tuple[list[Delta]
 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
+    width = len(change.schema.columns)
+    if not {width}.issuperset(map(len, operation.rows)):
+        raise TypeViolation(
+            f'table "{change.schema.name}" has {width} columns, and a row another number of values', hint="make it anew"
+        )
     rows, generated = _number(change, operation.rows)
     if operation.on_conflict == "list":
         return _insert_all(change, rows), _first(change, rows, generated)

@@ -311,3 +311,12 @@ def test_a_row_that_gives_its_value_is_not_the_first_that_was_generated() -> Non
     assert table.do(Insert("t", ((600, 1), (None, 1)), "ignore")) == (2, 601)
     assert table.do(Insert("t", ((None, 1), (600, 2)), "ignore")) == (1, 602)
     assert table.do(Insert("t", ((600, 2), (700, 2)), "ignore")) == (1, None)
+
+
+def test_a_row_of_another_width_is_refused_and_nothing_happens() -> None:
+    """Made for another schema: whoever sent it, it ends no worker."""
+    table = Table(TableColumn("id", BIGINT, nullable=False), TableColumn("b", BIGINT, nullable=False), key=(0,))
+    for row in [(1,), (1, 2, 3)]:
+        with pytest.raises(TypeViolation, match="columns"):
+            table.do(Insert("t", ((2, 2), row)))
+    assert table.do(Insert("t", ((2, 2),))) == (1, None)

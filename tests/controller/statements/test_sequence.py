@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -12,6 +14,7 @@ from domains.errors import ConstraintViolation, HeadraceError, OutcomeUnknown, S
 from domains.plan.packets import Insert, Operation, Written
 from migrations.flow.routing import Split
 
+Answer = TypeVar("Answer")
 BEFORE, AFTER = "those before are done and stay", "those after are not done"
 
 
@@ -51,6 +54,32 @@ async def test_an_error_says_which_statement_it_is_about(
         ((answer,), _) = await deployment.execute("SELECT a FROM t WHERE a > 1")
         assert list(answer.rows) == rows
         assert [table.name for table in deployment.tables()] == ["t"]
+    finally:
+        await deployment.close()
+
+
+async def test_a_write_that_is_read_aside_while_its_table_changes_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write goes with the version of the table that it was made for, wherever its text was read."""
+    deployment = await LocalDeployment.open(tmp_path / "data")
+    try:
+        await deployment.execute("CREATE TABLE t (a INT PRIMARY KEY)")
+        alterations = ["ALTER TABLE t ADD COLUMN b INT NOT NULL DEFAULT 5"]
+
+        async def aside(read: Callable[[], Answer]) -> Answer:
+            answer = read()
+            if alterations:
+                await deployment.execute(alterations.pop())
+            return answer
+
+        texts = type(deployment._statements.texts)
+        monkeypatch.setattr(texts, "has_thread", True)
+        monkeypatch.setattr(texts, "aside", staticmethod(aside))
+        values = list(range(2_000))
+        await deployment.execute(f"INSERT INTO t (a) VALUES {', '.join(['(?)'] * len(values))}", values)
+        ((answer,), _) = await deployment.execute("SELECT COUNT(*), MIN(b), MAX(b) FROM t")
+        assert answer.rows == ((2_000, 5, 5),)
     finally:
         await deployment.close()
 
