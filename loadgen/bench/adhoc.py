@@ -99,7 +99,7 @@ def _written(shape: str, rows: int, random: Random) -> str:
     )
 
 
-def _askings(shape: str, rows: int, random: Random, *sides: Callable[[str], None]) -> list[tuple[float, float]]:
+def _askings(shape: str, rows: int, random: Random, *sides: Callable[[str], object]) -> list[tuple[float, float]]:
     """Milliseconds of ten askings with other constants each time, on both sides."""
     taken = []
     for _ in range(10):
