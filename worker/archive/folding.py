@@ -124,7 +124,8 @@ def fold(
     else:
         deltas = _weights(log_of(place, manifest, position, schema=schema), read)
         if len(segments) == 1 and segments[0].kind == "snapshot":
-            yield from deltas  # A snapshot is a fold already.
+            # A snapshot is a fold already, but that it holds equal rows of a bag one by one.
+            yield from deltas if schema.primary_key else _side_by_side(deltas)
             return
     rows = sum(segment.rows for segment in segments)
     if rows <= held_rows:
@@ -180,6 +181,22 @@ def _weights(entries: Iterable[list[tuple[int, Row, int]]], read: Callable[[int]
     for part in entries:
         read(len(part))
         yield [(row, weight) for _, row, weight in part]
+
+
+def _side_by_side(parts: Iterable[list[Delta]]) -> Iterator[list[Delta]]:
+    """Σ weight by row, where equal rows follow one another, as in a snapshot of a bag: it comes in the order of the
+    table's storage, where they stand side by side, or out of a fold, whose weights are split where they are too large
+    for the column. So the last row of a part waits for the next one."""
+    waiting: dict[Row, int] = {}
+    for part in parts:
+        for row, weight in part:
+            waiting[row] = waiting.get(row, 0) + weight
+        if len(waiting) > 1:
+            last = waiting.popitem()
+            yield list(waiting.items())
+            waiting = dict([last])
+    if waiting:
+        yield list(waiting.items())
 
 
 def _folded(parts: Iterable[list[Delta]], manifest: ShardManifest, position: int) -> dict[Row, int]:

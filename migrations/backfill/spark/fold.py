@@ -99,7 +99,8 @@ def fold(
     columns: Columns | None = None,
     checked: bool = False,
 ) -> DataFrame:
-    """The rows of a table's shards: ``_shard``, the stored columns, ``_weight`` (1 or more).
+    """The rows of a table's shards: ``_shard``, the stored columns, ``_weight`` (1 or more). Equal rows of a bag may
+    come one by one: Σ ``_weight`` counts them.
 
     They have the width of ``schema``, which is the table's now (else the last that is archived): what was archived
     before a column was added has the column's default, as in the table. Only ``columns`` (stored positions) are read

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from domains.language.types import Delta, Kind, Row, TableColumn, TableSchema, Value
+from worker.archive import segments
 from worker.archive import shard as shard_module
 from worker.archive.compacting import compact
 from worker.archive.manifests import load_manifest
@@ -158,3 +159,30 @@ def test_the_fold_at_a_position_is_the_table_at_that_position(data: st.DataObjec
             assert load_manifest(story.table.place, "t", 0) == archive.manifest
         finally:
             story.table.store.close()
+
+
+def test_equal_rows_of_a_snapshot_are_folded_into_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot has a bag's equal rows one by one, side by side; here they also go on behind a part's end."""
+    monkeypatch.setattr(segments, "READ_ROWS", 2)
+    table = ArchivedTable(tmp_path, BAG)
+    twin, other = (1, "a", None, None), (2, "b", None, None)
+    table.write([(twin, 1), (other, 1), (twin, 1)])
+    table.write([(twin, 3)])
+    table.store.trim_log("t", 1)
+    archive = table.archive()
+    assert [(each.kind, each.rows) for each in archive.manifest.segments] == [("snapshot", 6)]
+    table.check(archive)
+    table.check(archive, held_rows=2)
+    table.store.close()
+
+
+def test_a_weight_that_a_snapshot_splits_is_folded_into_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "WEIGHT_MAX", 2)
+    monkeypatch.setattr(segments, "READ_ROWS", 2)
+    table = ArchivedTable(tmp_path, BAG)
+    table.write([((1, "a", None, None), 7), ((2, "b", None, None), 1)])
+    archive = table.archive()
+    archive.replace_by(compact(table.place, archive.manifest, 1))
+    assert [(each.kind, each.rows) for each in archive.manifest.segments] == [("log", 5), ("snapshot", 5)]
+    table.check(archive)
+    table.store.close()
