@@ -67,7 +67,7 @@ class RebuildBody(BaseModel):
     wait: bool = Field(default=True, description="answer when it has ended")
 
 
-def create_control_app(candidate: Candidate) -> FastAPI:
+def create_control_app(candidate: Candidate, limits: Limits | None = None) -> FastAPI:
     """The ASGI application of one controller."""
     app = FastAPI(title="Headrace controller", version=VERSION, description=__doc__, redirect_slashes=False)
 
@@ -121,7 +121,7 @@ def create_control_app(candidate: Candidate) -> FastAPI:
     async def cancel_rebuild(id: str) -> dict[str, Any]:
         return _rebuilding((await candidate.leading()).rebuild_operations.cancel(id))
 
-    app.add_middleware(Gate, requests=RequestMetrics(), admission=Admission(Limits()))
+    app.add_middleware(Gate, requests=RequestMetrics(), admission=Admission(limits or Limits()))
     answer_errors(app)
     return app
 

@@ -9,6 +9,7 @@ import socket
 import time
 
 from api.control import create_control_app
+from api.limits import Limits
 from controller.cluster.leader.building import BulkSettings
 from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.fleet import Timing, Wire
@@ -86,7 +87,7 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     )
     stopping = asyncio.Event()
     standing = asyncio.create_task(candidate.run(stopping))
-    server = HttpServer(config(create_control_app(candidate), settings), address(listening), _tell)
+    server = HttpServer(config(create_control_app(candidate, Limits.of(settings)), settings), address(listening), _tell)
     keeping = None if settings.archive is None else asyncio.create_task(keep_recipes(candidate, settings))
     standing.add_done_callback(lambda _: server.handle_exit(0, None))
     try:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from headrace_client.calls import progress
 
-from api import control
 from api.control import create_control_app
+from api.limits import Limits
 from api.schemas import MigrationAnswer
 from controller.cluster.leader.candidate import Candidate, NotLeading
 from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildMethod
@@ -68,14 +68,13 @@ async def test_a_bug_is_an_internal_error_of_our_shape(http: httpx.AsyncClient) 
     assert "division" not in answer.text, "what broke is in the log"
 
 
-async def test_a_body_is_bounded_announced_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MAX_BODY_BYTES", 1000)
-
+async def test_a_body_is_bounded_announced_or_not() -> None:
     async def streamed() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b" " * 100
 
-    transport = httpx.ASGITransport(create_control_app(cast(Candidate, Broken())))
+    limits = Limits(max_body_size=1000)
+    transport = httpx.ASGITransport(create_control_app(cast(Candidate, Broken()), limits))
     async with httpx.AsyncClient(transport=transport, base_url="http://controller") as client:
         for content in (b" " * 1001, streamed()):
             answer = await client.post("/v1/migrations", content=content)
