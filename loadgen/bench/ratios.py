@@ -23,7 +23,8 @@ from rich.table import Table
 
 from headrace.errors import BadRequest, HeadraceError
 from headrace.render import console
-from loadgen.bench import adhoc, inserts, measurement, memory, new_view, reads, votes
+from loadgen.bench import measurement, memory, new_view, reads, votes
+from loadgen.bench.beside_mariadb import adhoc, inserts
 from loadgen.bench.measurement import Measurement, table, yes_or_no
 from loadgen.bench.servers import missing
 

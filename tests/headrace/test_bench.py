@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadRequest
-from loadgen.bench import inserts, measurement, ratios
+from loadgen.bench import measurement, ratios
+from loadgen.bench.beside_mariadb import inserts
 from loadgen.bench.measurement import Measurement, Rate, ratio
 from loadgen.bench.servers import missing
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from loadgen.bench.inserts import MariaDb
+from loadgen.bench.beside_mariadb.inserts import MariaDb
 from loadgen.bench.measurement import Measurement
 from loadgen.bench.reads import Client, get, post, running
 from loadgen.bench.servers import mariadb
