@@ -115,7 +115,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("SET transaction_isolation = 'SERIALIZABLE'", Unsupported, "SET transaction_isolation = SERIALIZABLE ("),
     ("SET @a = 1", Unsupported, "user variables (@a) (use a parameter: ?)"),
     ("GRANT ALL ON t TO u", Unsupported, "the statement GRANT"),
-    ("KILL 'a'", SqlError, "number of a statement"),
+    ("KILL 'a'", SqlError, "KILL wants the number"),
     ("CREATE PROCEDURE p() SELECT 1", Unsupported, "CREATE PROCEDURE (tables, views and indexes are there)"),
     ("CREATE DEFINER = me TRIGGER g BEFORE INSERT ON votes FOR EACH ROW SET x = 1", Unsupported, "CREATE TRIGGER ("),
     ("CREATE USER bob IDENTIFIED BY 'x'", Unsupported, "CREATE USER ("),
