@@ -38,11 +38,11 @@ class LocalHosts:
         """Callers that wait for progress; without any, the group commit need not tell of it."""
         self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
-        self._evaluators = EvaluatorPool()
+        self.evaluators = EvaluatorPool()
 
     async def close(self) -> None:
         """Nothing is evaluated any more."""
-        self._evaluators.close()
+        self.evaluators.close()
 
     def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
         return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client, bases)
@@ -153,7 +153,7 @@ class LocalHosts:
             shown: EvaluationCut = await asyncio.wrap_future(made)
         except NotHere as error:
             raise SchemaChanged(", ".join(table.name for table in question.plan.tables)) from error
-        return await self._evaluators.answer(question, shown, budget), shown.clock
+        return await self.evaluators.answer(question, shown, budget), shown.clock
 
     async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
         done = self._dataflow.control(lambda hosted, _: rows_of(hosted, bases, tables), at_once=True)

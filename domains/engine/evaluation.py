@@ -13,7 +13,7 @@ one as it was between two steps. Then the answer is that of a view over these ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -35,6 +35,10 @@ PAIRS = 50_000
 """Rows that a slice may become at a join whose other side has many rows for a key: some 10 MB."""
 LOOKUP_ROWS = 4
 """A look-up by an index costs about as much as scanning so many rows."""
+FEW_BYTES = 4 * 2**20
+"""Of text and bytes that an evaluation of few rows reads: rows may be long."""
+FEW_KEYS = 64
+"""Looked up at once in an evaluation of few rows, and rows of a slice: so that these bytes are noticed in time."""
 GUESSED = 1_000
 """Rows of a key that are counted to estimate a look-up; more are as good as many."""
 
@@ -59,13 +63,15 @@ class EvaluationPlan:
     tables: tuple[TableSchema, ...]
     ties: dict[NodeIndex, Access]
     """The keys that a filter directly above a base table demands, by the filter's index, in its own columns."""
+    grows: bool = False
+    """Whether it makes texts that may be far longer than those that it reads: REPEAT, LPAD."""
 
 
 class Evaluation:
     """The answer of one plan over ``tables``.
 
-    Of ``most`` rows read, or made at a node, one more raises RowsExceeded; 0: as many as there are. ``elsewhere`` has
-    nodes whose rows, when all are wanted, are made where the tables are.
+    Of ``most`` rows read, or made at a node, one more raises RowsExceeded, and so do long rows, and a plan that grows;
+    0: as many as there are. ``elsewhere`` has nodes whose rows, when all are wanted, are made where the tables are.
     """
 
     def __init__(
@@ -74,6 +80,9 @@ class Evaluation:
         self._elsewhere = elsewhere
         self._ties = plan.ties
         self._left = most or None
+        self._bytes = FEW_BYTES
+        if most and plan.grows:
+            raise RowsExceeded("the query makes long texts", hint="it is evaluated in a process of its own")
         self._vertices = Vertices(tables)
         for node in plan.nodes:
             self._root = self._vertices.add(node)
@@ -106,7 +115,7 @@ class Evaluation:
 
     def _spent(self, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
         for part in slices:
-            self._spend(len(part))
+            self._spend([part])
             yield part
 
     def _source(self, vertex: Vertex) -> Iterator[list[Delta]]:
@@ -130,7 +139,7 @@ class Evaluation:
         assert isinstance(base, BaseOperator)
         table = base.stored
         self._afford(table.row_count)
-        return (base.cut(part) for part in table.slices(SLICE_ROWS))
+        return (base.cut(part) for part in table.slices(SLICE_ROWS if self._left is None else FEW_KEYS))
 
     def _passed(self, vertex: Vertex) -> Iterator[list[Delta]]:
         """Row by row: σ, π and ∪ of all is that of each part."""
@@ -200,7 +209,7 @@ class Evaluation:
                 assert material is not None, "base tables have no holes"
                 index.fill(key, material)
             found = [index.get(key) for key in keys]
-        self._spend(sum(len(rows) for rows in found if rows is not None))
+        self._spend([rows for rows in found if rows])
         return found
 
     def _stored(self, base: BaseOperator, columns: Columns, keys: Sequence[Row]) -> list[Found]:
@@ -210,7 +219,13 @@ class Evaluation:
         part_of = key_function(tuple(map(stored.index, indexed)))
         parts = list(dict.fromkeys(map(part_of, keys)))
         self._afford_found(table, indexed, parts)
-        found = dict(zip(parts, table.find_many(indexed, parts), strict=True))
+        found: dict[Row, list[Delta]] = {}
+        step = len(parts) if self._left is None else FEW_KEYS
+        for start in range(0, len(parts), step):
+            some = parts[start : start + step]
+            found.update(zip(some, table.find_many(indexed, some), strict=True))
+            if self._left is not None:
+                self._weigh(list(map(found.__getitem__, some)))
         if len(indexed) == len(stored):
             return [base.cut(found[part_of(key)]) for key in keys]
         key_of = key_function(stored)
@@ -319,10 +334,18 @@ class Evaluation:
 
     # --- how much -------------------------------------------------------------------------------------------
 
-    def _spend(self, rows: int) -> None:
-        self._afford(rows)
+    def _spend(self, parts: Sequence[Collection[Delta]]) -> None:
         if self._left is not None:
+            rows = sum(map(len, parts))
+            self._afford(rows)
             self._left -= rows
+            self._weigh(parts)
+
+    def _weigh(self, parts: Iterable[Collection[Delta]]) -> None:
+        texts = [value for part in parts for row, _ in part for value in row if value.__class__ in (str, bytes)]
+        self._bytes -= sum(map(len, texts))
+        if self._bytes < 0:
+            raise RowsExceeded("the query reads longer rows than it may", hint="narrow it, or raise the limit")
 
     def _afford(self, rows: int) -> None:
         if self._left is not None and rows > self._left:

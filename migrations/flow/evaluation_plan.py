@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
+from domains.language.expressions import Call
 from domains.plan.estimates import Statistics, TableStatistics
 from domains.plan.graph import Materialization, Node
 from domains.plan.packets import Access
@@ -49,8 +50,25 @@ def plan_evaluation(
         planned.parameters,
         tuple(state.catalog.tables[name.lower()] for name in sorted(planned.tables)),
         ties,
+        any(_grows(node.operator) for node in nodes),
     )
     return planned, plan
+
+
+GROWING = frozenset(("repeat", "lpad", "rpad", "space", "replace"))
+"""Functions whose value may be far longer than their arguments are."""
+MANY_ARGUMENTS = 8
+"""Of CONCAT: more may make a text that is longer than a row is."""
+
+
+def _grows(part: object) -> bool:
+    """Whether an operator, or an expression of it, calls one of them."""
+    if isinstance(part, Call):
+        joined = part.function in ("concat", "concat_ws") and len(part.arguments) > MANY_ARGUMENTS
+        return joined or part.function in GROWING or _grows(part.arguments)
+    if isinstance(part, tuple):
+        return any(map(_grows, part))
+    return is_dataclass(part) and any(_grows(getattr(part, each.name)) for each in fields(part))
 
 
 def explained(plan: EvaluationPlan, statistics: Statistics) -> str:

@@ -176,7 +176,7 @@ class EvaluatorPool:
         self._idle: list[Evaluator] = []
         self._turns = asyncio.Semaphore(PROCESSES)
         self._waiting = 0
-        self._all: set[Evaluator] = set()
+        self.begun: set[Evaluator] = set()
 
     async def answer(self, question: Question, cut: EvaluationCut, budget: Budget) -> Rows:
         """The answer over a cut, which is closed afterwards. When this is cancelled, so is the evaluation.
@@ -213,16 +213,16 @@ class EvaluatorPool:
 
         :raises Overloaded: all of them are taken.
         """
-        if limit and len(self._all) - len(self._idle) >= limit:
+        if limit and len(self.begun) - len(self._idle) >= limit:
             raise Overloaded(f"{limit} processes evaluate queries already", hint="try again later")
         while self._idle:
             evaluator = self._idle.pop()
             if not evaluator.ended:
                 return evaluator
-            self._all.discard(evaluator)
+            self.begun.discard(evaluator)
             evaluator.close()
         evaluator = await asyncio.to_thread(Evaluator)
-        self._all.add(evaluator)
+        self.begun.add(evaluator)
         return evaluator
 
     async def give_back(self, evaluator: Evaluator, *, good: bool) -> None:
@@ -231,7 +231,7 @@ class EvaluatorPool:
             self.put_back(evaluator)
             return
         evaluator.stop()
-        self._all.discard(evaluator)
+        self.begun.discard(evaluator)
         await asyncio.shield(asyncio.to_thread(evaluator.close))
 
     def put_back(self, evaluator: Evaluator) -> None:
@@ -240,12 +240,12 @@ class EvaluatorPool:
             self._idle.append(evaluator)
         else:
             evaluator.stop()
-            self._all.discard(evaluator)
+            self.begun.discard(evaluator)
             evaluator.close()
 
     def close(self) -> None:
         """Nothing is evaluated any more."""
-        for evaluator in self._all:
+        for evaluator in self.begun:
             evaluator.stop(Unavailable("the server stops"))
         for evaluator in self._idle:
             evaluator.close()

@@ -81,6 +81,7 @@ def _part(plan: EvaluationPlan, chain: list[Node]) -> Question:
             (),
             tuple(schema for schema in plan.tables if schema.name.lower() == base.table.lower()),
             {node.index: plan.ties[node.index] for node in chain if node.index in plan.ties},
+            plan.grows,
         ),
         EVERYTHING,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from controller.embedded.local import LocalDeployment
+from controller.embedded.local_hosts import LocalHosts
 from controller.statements import shapes
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, LimitExceeded, NotFound, ReadTimeout, Unsupported
@@ -244,6 +245,28 @@ async def test_a_statement_that_nobody_waits_for_ends(tmp_path: Path) -> None:
             await asked
         assert not deployment.running()
         assert await rows(deployment, "SELECT COUNT(*) FROM accounts") == [(2_000,)]
+    finally:
+        await deployment.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT REPEAT(name, 30000) AS long_name FROM owners WHERE id = 1",
+        "SELECT name FROM owners WHERE id IN (2, 3, 4, 5, 6, 7, 8, 9)",
+        "SELECT name FROM owners",
+    ],
+    ids=["a text that grows", "long rows by key", "long rows"],
+)
+async def test_long_texts_are_no_matter_of_the_dataflow_thread(tmp_path: Path, sql: str) -> None:
+    deployment = await opened(tmp_path)
+    try:
+        await deployment.insert("owners", [{"id": i, "name": str(i) * (10 if i < 2 else 2**20)} for i in range(10)])
+        assert await rows(deployment, "SELECT COUNT(*) FROM owners WHERE id = 1") == [(1,)]
+        assert isinstance(deployment.hosts, LocalHosts)
+        assert not deployment.hosts.evaluators.begun
+        assert len(await rows(deployment, sql)) in (1, 8, 10)
+        assert deployment.hosts.evaluators.begun
     finally:
         await deployment.close()
 
