@@ -202,6 +202,14 @@ LINES: dict[str, tuple[Line, str]] = {
     "rows": (rows_as_json, "200"),
     "statements": (asking(lambda rng: "SELECT 1;" * 20_000), "413"),
     "statements allowed": (asking(lambda rng: "SELECT 1;" * 1_000), "200"),
+    "shapes": (
+        asking(lambda rng: f"SELECT a + {rng.randrange(10**6)} AS n FROM t WHERE a > {rng.randrange(10**6)} LIMIT 1"),
+        "200",
+    ),
+    "cross join": (
+        asking(lambda rng: f"SELECT COUNT(*) FROM t x, t y WHERE x.a + y.a < -{rng.randrange(10**6)}"),
+        "200",
+    ),
     "brackets": (asking(lambda rng: "SELECT " + "(" * 490_000 + ")" * 490_000), "413"),
     "references": (references, "413"),
     "unread": (unread, "closed"),
