@@ -118,7 +118,8 @@ class EndpointCall:
     async def _awaited(self, coming: Awaitable[Typed], started: float, about: str) -> Answer:
         try:
             answer = (200, *await coming)
-            self.admission.check_answer(len(answer[1]))
+            if len(answer[1]) > self.admission.limits.max_answer_size:
+                self.admission.check_answer(len(answer[1]))
         except Exception as error:
             answer = (*describe(error, self.route), b"")
         finally:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from asyncio import Task
 from collections import deque
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -44,6 +45,9 @@ class RequestRefused(Exception):
 
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's, with these rules."""
+
+    _answering: Task[tuple[int, bytes, bytes]] | None = None
+    """Where the answer of the short way comes from that is awaited."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]
     """The newest request with its answer; None before the first."""
@@ -227,6 +231,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._held, self._charged = b"", 0
         self.pipeline.clear()
         self._unset_keepalive_if_required()  # uvicorn does so only where the connection has not failed.
+        if self._answering is not None:
+            self._answering.cancel()  # Nobody wants the answer: what is evaluated for it ends. A write goes on.
         for timer in (self._deadline, self._reading):
             if timer is not None:
                 timer.cancel()

@@ -106,8 +106,6 @@ def _before(data: bytes, requests: int) -> bytes:
 class WireHttp(HttpProtocol):
     """The long way, with the short one before it where the application has ``endpoints``."""
 
-    _answering: Task[Answer] | None = None
-    """Where the answer that is awaited comes from."""
     _awaited = False
     """An answer of ours is; ``_held`` has arrived meanwhile."""
     _behind = 0
@@ -244,11 +242,6 @@ class WireHttp(HttpProtocol):
         super().resume_writing()
         if self._held and not self._awaited:
             self._go_on()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._answering is not None:
-            self._answering.cancel()  # Nobody wants the answer: what is evaluated for it ends. A write goes on.
 
     def shutdown(self) -> None:
         if self._awaited:

@@ -26,7 +26,7 @@ from headrace.settings import Settings
 from worker.service.cycles import CycleCollector
 from worker.service.system import end_at_once, expect_long_lives, give_back_early, stop_signals
 
-COUNT_SECONDS = 0.5
+COUNT_SECONDS = 1.0
 """Between two looks at what requests and answers take of the memory limit."""
 
 

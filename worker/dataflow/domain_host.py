@@ -461,7 +461,7 @@ class DomainHost:
                 host.bytes, host.weighed = sum(map(_bytes, host.domain.vertices.states)), True
             held += host.bytes if host.weighed else 0
             is_linked = is_linked or bool(host.domain.links.outgoing)
-        if held > (room := room_of(self.memory_limit, self.outside)):
+        if held + self.outside > self.memory_limit and held > (room := room_of(self.memory_limit, self.outside)):
             evicted = relieve(
                 self.hosts,
                 room,
