@@ -183,6 +183,27 @@ async def test_who_is_gone_is_not_answered() -> None:
                 await asyncio.sleep(0.001)
 
 
+async def test_what_is_done_for_who_is_gone_ends() -> None:
+    """A SELECT that is evaluated is stopped so."""
+    async with served() as site:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        async def endless(*given: Any, **more: Any) -> Any:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        site.deployment.execute = endless  # type: ignore[method-assign]
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(asked("POST /v1/sql", b'{"sql": "SELECT 1 FROM t"}'))
+        async with asyncio.timeout(WITHIN):
+            await begun.wait()
+            writer.close()
+            await stopped.wait()
+
+
 def test_request_lines_of_the_short_way() -> None:
     assert target_of(b"GET /v1/views/v?id=%207 HTTP/1.1") == ("GET", "/v1/views/v", b"id=%207")
     assert target_of(b"POST /v1/lookups HTTP/1.1") == ("POST", "/v1/lookups", b"")
