@@ -103,6 +103,10 @@ def _before(data: bytes, requests: int) -> bytes:
     return data[:at]
 
 
+GONE_SECONDS = 1.0
+"""Between two looks at whether a client that has closed its half is there: most answers are given before the first."""
+
+
 class WireHttp(HttpProtocol):
     """The long way, with the short one before it where the application has ``endpoints``."""
 
@@ -236,7 +240,16 @@ class WireHttp(HttpProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         self._ended = True
+        if self._awaited:
+            self.loop.call_later(GONE_SECONDS, self._find_out_whether_gone)
         return self._awaited or bool(self._held) or super().eof_received()
+
+    def _find_out_whether_gone(self) -> None:
+        """Who has closed its half waits for its answer, or is gone, and only a write that fails can tell. A client
+        reads over this one (RFC 9110, 15.2.1), and what is done for one that is gone ends."""
+        if self._awaited and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(GONE_SECONDS, self._find_out_whether_gone)
 
     def resume_writing(self) -> None:
         super().resume_writing()
