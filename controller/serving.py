@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from controller.deployment import (
     REFUSED,
+    ArchivedPositions,
     Missed,
     OnDuplicate,
     PreparedLookup,
@@ -31,6 +32,7 @@ from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
 from controller.lookups.binding import Binding
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
+from controller.statements.evaluating import Elsewhere, evaluate
 from controller.statements.listing import info_of, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
@@ -53,17 +55,13 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
 from migrations.statements.rows import SLICE_ROWS, delete_operation, insert_operation, inserting, update_operation
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.pool import Budget, timed_out
+from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup, in_one_state
 from worker.service.child_pool import ChildPool, in_turns
 
 Answer = TypeVar("Answer")
 
 BUDGET = Budget()
-
-_AGAIN = 0.01
-"""Seconds after which tables are read again that have not reached a token. A token of this deployment they have reached
-at once: what was answered is stored."""
 
 
 def _own(missed: Missed) -> ViewLookup:
@@ -106,6 +104,10 @@ class Serving(ABC):
         """Run a migration, and return when ``state`` shows it; raises the error that made it fail. ``parsed`` are the
         entry's statements, if the caller has parsed them."""
 
+    @abstractmethod
+    async def archive(self) -> ArchivedPositions:
+        """See :class:`controller.deployment.Deployment`."""
+
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         """See :class:`controller.deployment.Deployment`."""
         self.beside = beside
@@ -123,26 +125,17 @@ class Serving(ABC):
     ) -> tuple[list[StatementResult], Clock]:
         return await self._statements.execute(sql, params, token)
 
-    async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]:
+    async def evaluate(
+        self, question: Question, token: Clock, elsewhere: Elsewhere | None = None
+    ) -> tuple[Rows, Clock]:
         """The answer to a SELECT that no view answers, as of now: at least as of the token.
+
+        Where it reads more rows than a server is to read by itself, it is asked ``elsewhere``, if that is given.
 
         :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: it, or the token, takes too long.
         """
-        bases, wanted = self._bases(), self._checked(token)
-        deadline = self._loop.time() + self.read_timeout
-        try:
-            async with asyncio.timeout(self.budget.seconds):
-                while True:
-                    rows, clock = await self.hosts.evaluate(bases, question, self.budget)
-                    if all(clock.get(base, position) >= position for base, position in wanted.items()):
-                        return rows, clock
-                    if self._loop.time() >= deadline:
-                        raise ReadTimeout(
-                            f"the tables did not reach the token within {self.read_timeout:g} s", hint="try again"
-                        )
-                    await asyncio.sleep(_AGAIN)
-        except TimeoutError as error:
-            raise timed_out(self.budget) from error
+        wanted = self._checked(token)
+        return await evaluate(self.hosts, self._bases(), question, wanted, self.budget, self.read_timeout, elsewhere)
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards

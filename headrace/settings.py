@@ -194,19 +194,20 @@ class Settings(BaseSettings):
     archive_segment_rows: Annotated[int, Flag("serve", "up", "worker", value="N")] = Field(
         default=SEGMENT_ROWS, ge=1_000, le=100_000_000, description="rows to an archived segment, at most and about"
     )
-    spark_master: Annotated[str | None, Flag("serve", "up", "controller", value="URL")] = Field(
+    spark_master: Annotated[str | None, Flag("serve", "up", "controller", "api", value="URL")] = Field(
         default=None,
         description="where Spark jobs run: local[N], spark://host:port, or none; every core here, if not given",
     )
-    spark_conf: Annotated[list[str], Flag("serve", "up", "controller", value="KEY=VALUE")] = Field(
+    spark_conf: Annotated[list[str], Flag("serve", "up", "controller", "api", value="KEY=VALUE")] = Field(
         default=[], description="a setting of Spark's own, as key=value; may be given several times"
     )
-    spark_threshold: Annotated[int, Flag("serve", "up", "controller", value="ROWS")] = Field(
+    spark_threshold: Annotated[int, Flag("serve", "up", "controller", "api", value="ROWS")] = Field(
         default=SPARK_THRESHOLD,
         ge=0,
-        description="base rows above which a full view is computed from the archive, by Spark or by a process here",
+        description="base rows above which a full view is computed from the archive, by Spark or by a process here; "
+        "rows that a SELECT may read before Spark answers it, where spark_master is given",
     )
-    spark_memory: Annotated[Size, Flag("serve", "up", "controller", value="SIZE")] = Field(
+    spark_memory: Annotated[Size, Flag("serve", "up", "controller", "api", value="SIZE")] = Field(
         default=DRIVER_MEMORY, description="bytes of the heap of a Spark job"
     )
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")

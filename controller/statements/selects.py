@@ -7,12 +7,14 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Protocol, TypeVar
 
-from controller.deployment import QueryInfo, StatementResult, ViewInfo, WriteResult
+from controller.deployment import ArchivedPositions, QueryInfo, StatementResult, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
+from controller.statements.evaluating import Elsewhere, SparkSelects
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
@@ -30,6 +32,7 @@ from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments
 from migrations.statements.constants import Argument
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
@@ -67,7 +70,9 @@ class StatementPort(Protocol):
 
     def explain(self, view: str) -> str: ...
 
-    async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]: ...
+    async def evaluate(self, question: Question, token: Clock, elsewhere: Elsewhere | None) -> tuple[Rows, Clock]: ...
+
+    async def archive(self) -> ArchivedPositions: ...
 
     async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
 
@@ -94,6 +99,8 @@ class Selects:
         self._plans_of: State | None = None
         self._texts: dict[str, str] = {}
         self._keeping: set[asyncio.Task[None]] = set()
+        self.by_spark: SparkSelects | None = None
+        """Answers what reads many rows, where there are an archive and a Spark master."""
 
     async def answer(self, statement: SelectStatement, token: Clock) -> tuple[StatementResult, Clock]:
         """The answer, and the positions that it reflects, where it was evaluated."""
@@ -124,6 +131,8 @@ class Selects:
         statistics = statistics_of(self._deployment.state.catalog, rows)
         _, ordered = plan_evaluation(self._deployment.state, select.ad_hoc.definition(), statistics)
         plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
+        if (spark := self.by_spark) is not None:
+            why = f"{why}; by Spark past {spark.threshold:,} rows read"
         return "\n".join(
             (
                 f"answered over the base tables; {why}",
@@ -164,7 +173,9 @@ class Selects:
         binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(evaluated.arguments)
         (shape, variant), began = self._counted(select, statement), perf_counter()
-        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token)
+        spark = self.by_spark
+        elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, statement, spark))
+        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
         took = perf_counter() - began
         shape.seconds += took
         variant.seconds += took
@@ -174,6 +185,12 @@ class Selects:
             self._keeping.add(task)
             task.add_done_callback(self._keeping.discard)
         return planned.columns, _finished(bound, planned, rows), clock
+
+    async def _by_spark(
+        self, statement: SelectStatement, spark: SparkSelects, budget: Budget
+    ) -> tuple[Rows, Clock] | None:
+        select = self._verbatim(statement)
+        return await spark.answer(self._deployment, select.ad_hoc.definition(), select.plan, budget)
 
     def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
         ad_hoc = select.ad_hoc

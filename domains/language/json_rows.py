@@ -26,12 +26,16 @@ def schema_to_json(schema: TableSchema) -> dict[str, Any]:
     return document
 
 
+def type_from_json(document: dict[str, Any]) -> SqlType:
+    return SqlType(**{**document, "kind": Kind(document["kind"])})
+
+
 def schema_from_json(document: dict[str, Any]) -> TableSchema:
     columns = tuple(
         TableColumn(
             **{
                 **column,
-                "type": SqlType(**{**column["type"], "kind": Kind(column["type"]["kind"])}),
+                "type": type_from_json(column["type"]),
                 "default": value_from_json(column["default"]),
             }
         )

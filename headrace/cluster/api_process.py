@@ -28,6 +28,7 @@ from controller.embedded.opening import Opening
 from domains.errors import Cancelled, LeaderLost
 from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.listening import StartFailed, listen
+from headrace.serving.opening import spark_selects
 from headrace.serving.server import Running, answer
 from headrace.settings import Settings
 from migrations.recipe import RecipeEntry
@@ -187,7 +188,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
         raise Cancelled("the start was given up")
     name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
     hello = greeting(settings.deployment, Role.API, name, time.time_ns() // 1_000_000)
-    return await ClusterDeployment.open(
+    deployment = await ClusterDeployment.open(
         authority,
         hello,
         LeaderClient,
@@ -196,6 +197,8 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
         ad_hoc=settings.ad_hoc,
         budget=Budget.of(settings),
     )
+    deployment.selects.by_spark = spark_selects(settings)
+    return deployment
 
 
 def _tell(running: Running) -> None:

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
+from controller.statements.evaluating import SparkSelects
 from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
 from worker.adhoc.pool import Budget
@@ -33,6 +34,15 @@ def rebuild_folder(settings: Settings) -> Folder | None:
     return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())
 
 
+def spark_selects(settings: Settings) -> SparkSelects | None:
+    """Who answers SELECTs that read many rows: Spark, where a master is given."""
+    if settings.spark_master in (None, NO_SPARK):
+        return None
+    from migrations.backfill.spark.launching import SparkJob
+
+    return SparkSelects(lambda what: SparkJob("select", what, settings.spark()), settings.spark_threshold)
+
+
 async def open_deployment(settings: Settings, opening: Opening | None = None) -> Deployment:
     """Raises StorageFailure, or OSError where the data directory cannot be made.
 
@@ -43,7 +53,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
     await asyncio.to_thread(import_module, "controller.embedded.local")
     from controller.embedded.local import LocalDeployment
 
-    return await LocalDeployment.open(
+    deployment = await LocalDeployment.open(
         settings.data,
         memory_limit=settings.memory_limit,
         disk_reserve=settings.disk_reserve,
@@ -58,3 +68,6 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         spark_threshold=settings.spark_threshold,
         opening=opening,
     )
+    if settings.archive is not None:
+        deployment.selects.by_spark = spark_selects(settings)
+    return deployment

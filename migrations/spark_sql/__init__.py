@@ -1,4 +1,5 @@
-"""A view's SQL as Spark SQL: what ``headrace verify`` has an independent judge compute. Pure; text in, text out.
+"""A view's SQL as Spark SQL: what ``headrace verify`` has an independent judge compute, and what answers a SELECT over
+more rows than a server is to read. Pure; text in, text out.
 
 MySQL's text (sqlglot's tree, by ``migrations/parse``) becomes one SELECT of Spark's over tables whose live columns are
 ``c0``, ``c1`` …. Nothing of the planner's graph, its rewriting or its operators takes part: joins, subqueries, groups,
@@ -29,6 +30,6 @@ beginning; DOUBLE is rounded half to even. What cannot be written so that it mea
 (:class:`~domains.errors.Unsupported`): such a view is reported as not judged, and never as equal.
 """
 
-from migrations.spark_sql.query import Judged, judged
+from migrations.spark_sql.query import Judged, in_order, judged
 
-__all__ = ["Judged", "judged"]
+__all__ = ["Judged", "in_order", "judged"]

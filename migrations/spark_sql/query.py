@@ -51,6 +51,26 @@ def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged
     return Judged(text, nothing.text, answer.columns, slots, _counts_nothing(catalog, query))
 
 
+def in_order(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> WrittenQuery:
+    """A query without parameters, with its ORDER BY and LIMIT carried out: its text has the columns c0 …
+
+    :raises Unsupported: see :func:`judged`.
+    """
+    try:
+        answer = compile_query(query, fresh_context(catalog, tables))
+    except RecursionError:
+        raise Unsupported("a query that nests too deep for Spark") from None
+    if answer.slots or isinstance(answer.limit, Slot) or isinstance(answer.offset, Slot):
+        raise Unsupported("a query of Spark's with parameters")
+    columns = [f"c{i}" for i in range(len(answer.columns))]
+    text = f"SELECT {', '.join(columns)} FROM ({answer.text})"
+    if answer.order or answer.limit is not None:
+        text += f" ORDER BY {', '.join(_terms(answer.order, columns))}"
+    if answer.limit is not None:
+        text += f" LIMIT {answer.limit} OFFSET {answer.offset}"
+    return WrittenQuery(text, answer.columns)
+
+
 def _counts_nothing(catalog: Catalog, query: exp.Expr) -> bool:
     for select in query.find_all(exp.Select):
         if select.args.get("group") is None and any(True for item in select.expressions for _ in aggregates_in(item)):
@@ -105,12 +125,17 @@ def bounded(answer: WrittenQuery) -> WrittenQuery:
         raise Unsupported("LIMIT ? inside of a query")
     columns = [f"c{i}" for i in range(len(answer.columns))]
     keys = [f"p{i}" for i in range(len(answer.slots))]
-    terms = [_term(term) for term in answer.order] + [f"{column} ASC NULLS FIRST" for column in columns]
+    terms = _terms(answer.order, columns)
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
     rank = f"row_number() OVER ({by}ORDER BY {', '.join(terms)}) AS rank"
     window = f"rank > {answer.offset} AND rank <= {answer.offset + answer.limit}"
     text = f"SELECT {', '.join([*columns, *keys])} FROM (SELECT *, {rank} FROM ({answer.text})) WHERE {window}"
     return WrittenQuery(text, answer.columns, answer.slots)
+
+
+def _terms(order: Sequence[Term], columns: Sequence[str]) -> list[str]:
+    """Ties go by the row."""
+    return [*map(_term, order), *(f"{column} ASC NULLS FIRST" for column in columns)]
 
 
 def _term(term: Term) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
+from domains.engine.evaluation import RowsExceeded
 from domains.errors import HeadraceError, LimitExceeded, Overloaded, ReadTimeout, StorageFailure, Unavailable
 from domains.language.types import Delta
 from domains.plan.graph import NodeIndex
@@ -64,6 +65,8 @@ class Budget:
     answer_bytes: int = 256 * 2**20
     held_bytes: int = 2**30
     """By the process that evaluates it."""
+    read_rows: int = 0
+    """Entries of base tables that it may read in a process here, where more of them can be read elsewhere; 0: all."""
 
     @classmethod
     def of(cls, settings: object) -> Budget:
@@ -95,18 +98,22 @@ class Evaluator:
     def ask(self, question: Question, cut: EvaluationCut, budget: Budget) -> Rows:
         """On a thread of its own: serve what it reads, until the answer is whole.
 
-        :raises LimitExceeded: it is larger than the budget. :raises Unavailable: the process ended.
+        :raises LimitExceeded: it is larger than the budget. :raises RowsExceeded: it reads more rows.
+        :raises Unavailable: the process ended.
         """
         tables = tuple(view.tables for view in cut.views)
         rows: Rows = []
-        size = 0
+        size = read = 0
         try:
             self._connection.send(Ask(question, tables, _elsewhere(cut)))
             while True:
                 data = self._connection.recv_bytes()
                 match pickle.loads(data):
                     case EntriesRead() | Misread() | BeginPart() | NextPiece() as asked:
-                        self._connection.send(_read(cut, asked))
+                        self._connection.send(found := _read(cut, asked))
+                        read += _rows_of(found)
+                        if read > budget.read_rows > 0:
+                            raise RowsExceeded(f"the query reads more than {budget.read_rows:,} rows")
                     case AnswerEnd():
                         return rows
                     case Failure(error):
@@ -302,6 +309,16 @@ def _read(cut: EvaluationCut, asked: FromEvaluator) -> FoundEntries | StorageFai
                 return view.next(stream)
     except HeadraceError as error:
         return Failure(error)
+
+
+def _rows_of(found: FoundEntries | StorageFailure | Piece | Failure) -> int:
+    match found:
+        case FoundEntries(found=ranges):
+            return sum(map(len, ranges))
+        case Piece(deltas=deltas):
+            return len(deltas)
+        case _:
+            return 0
 
 
 def _failure(error: HeadraceError | str) -> HeadraceError:

@@ -34,11 +34,12 @@ JOBS: dict[str, Work] = {
     "loading": small_jobs.read_files,
     "probe": small_jobs.run,
     "rebuild": rebuild.run,
+    "select": small_jobs.select,
     "verify": verify.run,
 }
 
-WAITED_FOR = {"rebuild"}
-"""Jobs of rows that are lost until they are done: they give way to nobody."""
+WAITED_FOR = {"rebuild", "select"}
+"""Jobs of rows that are lost until they are done, and those that somebody waits for: they give way to nobody."""
 
 PATIENCE = 12
 """Seconds for an orderly end after a signal; a little more than the session's own patience with the JVM."""

@@ -40,6 +40,7 @@ from domains.archive.rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names
 from domains.errors import Unsupported
 from domains.language.types import Kind, SqlType, TableSchema, Value
 from domains.plan.graph import Columns
+from domains.plan.sharding import base_shard
 from migrations.backfill.spark.reporting import CLOSING, OPENING
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 
@@ -222,28 +223,36 @@ def _empty_schema(schema: TableSchema, columns: Columns) -> StructType:
     return StructType(fields)
 
 
-def as_relation(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """A fold as SQL sees the table: its live columns as ``c0``, ``c1`` …, a row that stands n times n times."""
-    live = [F.col(f"s{position}").alias(f"c{place}") for place, position in enumerate(schema.live())]
-    if schema.primary_key:
+def as_relation(rows: DataFrame, schema: TableSchema, columns: Columns | None = None) -> DataFrame:
+    """A fold as SQL sees the table: its live columns as ``c0``, ``c1`` …, a row that stands n times n times. Of a fold
+    with some ``columns`` the others are NULL."""
+
+    def column(position: int) -> Column:
+        if columns is None or position in columns:
+            return F.col(f"s{position}")
+        return F.lit(None).cast(spark_type(schema.columns[position].type, schema.columns[position].name))
+
+    live = [column(position).alias(f"c{place}") for place, position in enumerate(schema.live())]
+    if schema.primary_key and (columns is None or set(schema.primary_key) <= set(columns)):
         return rows.select(*live)
     copies = F.explode(F.array_repeat(F.lit(0), F.col(WEIGHT).cast("int")))
     return rows.withColumn("_copy", copies).select(*live)
 
 
-def shards_at(files: ArchiveFiles, table: str, clock: Mapping[str, int]) -> list[ShardAt]:
+def shards_at(files: ArchiveFiles, table: str, clock: Mapping[str, int], generation: int = 0) -> list[ShardAt]:
     """The shards of a table that a clock names (``votes``, or ``votes@0``, ``votes@1`` …), each at its position."""
+    start = len(base_shard(table, generation, 0, 1)) + 1
     return [
-        ShardAt(files.manifest(table, int(base[len(table) + 1 :] or 0)), position)
-        for base, position in own_clock(table, clock)
+        ShardAt(files.manifest(table, int(base[start:] or 0)), position)
+        for base, position in own_clock(table, clock, generation)
     ]
 
 
-def own_clock(table: str, clock: Mapping[str, int]) -> list[tuple[str, int]]:
+def own_clock(table: str, clock: Mapping[str, int], generation: int = 0) -> list[tuple[str, int]]:
     """Of a clock, the table's own shards; a table's name may have an ``@`` of its own."""
-    start = f"{table}@"
+    name = base_shard(table, generation, 0, 1)
     return sorted(
         (base, position)
         for base, position in clock.items()
-        if base == table or (base.startswith(start) and base[len(start) :].isdigit())
+        if base == name or (base.startswith(f"{name}@") and base[len(name) + 1 :].isdigit())
     )

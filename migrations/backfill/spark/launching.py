@@ -52,8 +52,8 @@ CANCEL_SECONDS = 15
 KEPT_LINES = 40
 """Of what the child says on standard error."""
 
-PROGRESS, RESULT, ERROR = "progress", "result", "error"
-"""The one key of each line: how far it is, what came of it, or (code, message, hint)."""
+PROGRESS, ROWS, RESULT, ERROR = "progress", "rows", "result", "error"
+"""The one key of each line: how far it is, some rows of its result, what came of it, or (code, message, hint)."""
 
 ABOUT = "about_rows"
 """In what a job is to do: over about how many rows, where somebody knows. Java is set up by it."""
@@ -90,6 +90,8 @@ class SparkJob:
         self.name = name
         self.progress: dict[str, Any] = {}
         """The last that the child told; ``{}`` before that. ``ui`` is where Spark shows more."""
+        self.rows: list[tuple[Any, ...]] = []
+        """That the child has told so far."""
         self._result: Any = None
         self._error: HeadraceError | None = None
         self._ended = False
@@ -141,6 +143,8 @@ class SparkJob:
         with self._changed:
             if kind == PROGRESS:
                 self.progress = content
+            elif kind == ROWS:
+                self.rows += map(tuple, content)
             elif kind == RESULT:
                 self._result = content
             elif kind == ERROR:

@@ -18,9 +18,13 @@ from pyspark.sql import functions as F
 
 import domains
 from domains.archive.rows import WEIGHT
-from migrations.backfill.spark.fold import fold, shards_at
+from domains.errors import HeadraceError, LimitExceeded
+from domains.language.json_rows import json_value, schema_from_json, type_from_json
+from migrations.backfill.spark.fold import as_relation, fold, shards_at
+from migrations.backfill.spark.launching import ROWS
 from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of
 from migrations.backfill.spark.segments import ArchiveFiles
+from migrations.backfill.spark.verify import of_spark
 
 # A job that reads files that are to be loaded: a task for each file, on whatever machine.
 #
@@ -79,6 +83,40 @@ def count_rows(spark: SparkSession, what: dict[str, Any], reporter: Reporter) ->
             except Exception as error:
                 raise error_of(error) from error
     return {"rows": counts, "seconds": time.monotonic() - began}
+
+
+# A job that answers one SELECT over base tables as of a clock.
+
+ROWS_A_LINE = 500
+"""Of the answer, so that whoever reads a line holds the interpreter for a millisecond."""
+
+
+def select(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> int:
+    """``{"archive": URL, "clock": {base: position}, "tables": {name: {"schema": …, "columns": stored positions that are
+    read}}, "text": Spark's SQL over these names, "types": of its columns, "rows": the most that it may answer, "bytes":
+    the same}`` → how many rows it has. They are told before, as JSON takes them.
+
+    :raises LimitExceeded: they are more.
+    """
+    files, types = ArchiveFiles(what["archive"]), [type_from_json(each) for each in what["types"]]
+    with StageWatch(spark, reporter):
+        for name, table in what["tables"].items():
+            schema, read = schema_from_json(table["schema"]), tuple(table["columns"])
+            shards = shards_at(files, schema.name, what["clock"], schema.generation)
+            as_relation(fold(spark, files, shards, schema, columns=read), schema, read).createOrReplaceTempView(name)
+        try:
+            found = spark.sql(what["text"]).limit(what["rows"] + 1).toArrow()
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise error_of(error) from error
+    if found.num_rows > what["rows"] or found.nbytes > what["bytes"]:
+        limit = f"{what['rows']:,} rows" if found.num_rows > what["rows"] else f"{what['bytes']:,} bytes"
+        raise LimitExceeded(f"the answer has more than {limit}", hint="ask for a part of it with LIMIT")
+    for batch in found.to_batches(max_chunksize=ROWS_A_LINE):
+        columns = [[json_value(of_spark(v, type)) for v in c.to_pylist()] for c, type in zip(batch, types, strict=True)]
+        reporter.say(ROWS, list(zip(*columns, strict=True)))
+    return int(found.num_rows)
 
 
 def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.encoding import encode_key
 from domains.language.functions.exact import rounded
-from domains.language.json_rows import schema_from_json
+from domains.language.json_rows import schema_from_json, type_from_json
 from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
 from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of
@@ -177,7 +177,7 @@ class HeldView:
             self.head: dict[str, Any] = json.loads(file.readline())
         head = self.head
         self.name: str = head["view"]
-        self.types = [_type(column["type"]) for column in head["columns"]]
+        self.types = [type_from_json(column["type"]) for column in head["columns"]]
         self.visible = self.types[: head["visible"]]
         self.names = [column["name"] for column in head["columns"][: head["visible"]]]
         self.key: list[int] = list(head["key_columns"])
@@ -242,10 +242,6 @@ class HeldView:
             shard.rows.append((key, text_of_row((*further, *shown))))
 
 
-def _type(document: dict[str, Any]) -> SqlType:
-    return SqlType(**{**document, "kind": Kind(document["kind"])})
-
-
 def _definition(document: dict[str, Any]) -> ViewDefinition:
     text = document["query"]
     return ViewDefinition(document["name"], text, False, False, parse_select(text), tuple(document["names"]))
@@ -286,7 +282,11 @@ class Court:
         """Check all segments that these views will need, at once. Raises ArchiveError."""
         self._uses.update(_known(schema, clock) for view in views for clock in view.clocks() for schema in view.tables)
         wanted = set(self._uses)
-        at = [shard for schema, *own in wanted for shard in shards_at(self._files, schema.name, dict(own))]
+        at = [
+            shard
+            for schema, *own in wanted
+            for shard in shards_at(self._files, schema.name, dict(own), schema.generation)
+        ]
         check_all(self._spark, self._files, [segment for shard in at for segment in shard.segments])
         self._checked |= wanted
 
@@ -325,7 +325,10 @@ class Court:
         """The name of the temporary view that is the table at that clock."""
         known = _known(schema, clock)
         if known not in self._folds:
-            name, shards = f"fold_{len(self._folds)}", shards_at(self._files, schema.name, dict(known[1:]))
+            name, shards = (
+                f"fold_{len(self._folds)}",
+                shards_at(self._files, schema.name, dict(known[1:]), schema.generation),
+            )
             rows = fold(self._spark, self._files, shards, schema, checked=known in self._checked)
             relation = as_relation(rows, schema)
             (relation.persist() if self._uses[known] > 1 else relation).createOrReplaceTempView(name)
@@ -383,7 +386,7 @@ class Court:
 
 def _known(schema: TableSchema, clock: dict[str, int]) -> tuple[Any, ...]:
     """A table at a clock: its schema, and (base shard, position) for each of its shards."""
-    return schema, *own_clock(schema.name, clock)
+    return schema, *own_clock(schema.name, clock, schema.generation)
 
 
 def _picked(values: Sequence[Any], places: Sequence[int], types: Sequence[SqlType]) -> tuple[Any, ...]:

@@ -1,0 +1,182 @@
+"""SELECTs over the base tables: evaluated here, or by Spark over the archive where they read very many rows.
+
+::
+
+    evaluation in a process beside ── more than spark_threshold rows ──► archive up to now ─► the text as Spark's SQL
+                                                                         over the folds at these positions ─► rows
+
+The positions that the archive has then are the answer's. Whatever keeps Spark from it (no archive, no Java, a function
+that it has not, a job that fails) leaves the query to the process beside, which reads all of its rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from controller.deployment import ArchivedPositions
+from controller.hosts import Hosts, SchemaChanged
+from controller.migrating.bulk.building import started
+from domains.engine.evaluation import EvaluationPlan, RowsExceeded
+from domains.errors import BadRequest, ReadTimeout, StorageFailure, Unavailable, Unsupported
+from domains.language.json_rows import schema_to_json
+from domains.language.types import TableSchema
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
+from domains.plan.sharding import base_shard
+from migrations.backfill.stages import columns_read
+from migrations.catalog import ViewDefinition
+from migrations.flow.plan import State
+from migrations.spark_sql import in_order
+from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget, timed_out
+
+_log = logging.getLogger("headrace.controller")
+
+AGAIN_SECONDS = 0.01
+"""After which tables are read again that have not reached a token. Those of this deployment they have reached at once:
+what was answered is stored."""
+LOOK_SECONDS = 0.05
+"""Between two looks at a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Who answers a SELECT that reads more rows than ``beyond``."""
+
+    beyond: int
+    answer: Callable[[Budget], Awaitable[tuple[Rows, Clock] | None]]
+    """See :meth:`SparkSelects.answer`."""
+
+
+async def evaluate(
+    hosts: Hosts,
+    bases: Sequence[DomainIndex],
+    question: Question,
+    wanted: Clock,
+    budget: Budget,
+    patience: float,
+    elsewhere: Elsewhere | None,
+) -> tuple[Rows, Clock]:
+    """The answer as of now, which is at least as of the token ``wanted``: it is waited for, for ``patience`` seconds.
+
+    :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: it, or the token, takes too long.
+    """
+    try:
+        async with asyncio.timeout(budget.seconds):
+            if elsewhere is not None:
+                try:
+                    few = replace(budget, read_rows=elsewhere.beyond)
+                    return await _evaluated(hosts, bases, question, wanted, few, patience)
+                except RowsExceeded:
+                    found = await elsewhere.answer(budget)
+                if found is not None and _reaches(found[1], wanted):
+                    return found
+            return await _evaluated(hosts, bases, question, wanted, budget, patience)
+    except TimeoutError as error:
+        raise timed_out(budget) from error
+
+
+async def _evaluated(
+    hosts: Hosts, bases: Sequence[DomainIndex], question: Question, wanted: Clock, budget: Budget, patience: float
+) -> tuple[Rows, Clock]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while True:
+        rows, clock = await hosts.evaluate(bases, question, budget)
+        if _reaches(clock, wanted):
+            return rows, clock
+        if loop.time() >= deadline:
+            raise ReadTimeout(f"the tables did not reach the token within {patience:g} s", hint="try again")
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _reaches(clock: Clock, token: Clock) -> bool:
+    return all(clock.get(base, position) >= position for base, position in token.items())
+
+
+class SelectJob(Protocol):
+    """A job that answers one SELECT: :class:`migrations.backfill.spark.launching.SparkJob`."""
+
+    rows: Rows
+
+    def result(self) -> Any:
+        """None while it runs; raises what made it fail."""
+
+    def cancel(self) -> None: ...
+
+
+class ArchivedTables(Protocol):
+    """What is needed of a deployment."""
+
+    @property
+    def state(self) -> State: ...
+
+    async def archive(self) -> ArchivedPositions: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSelects:
+    start: Callable[[dict[str, Any]], SelectJob]
+    """Begins a job, in a moment. Raises Unavailable where there is no Java."""
+    threshold: int
+    """Rows that a query reads in a process here; past them it is Spark's."""
+
+    async def answer(
+        self, tables: ArchivedTables, definition: ViewDefinition, plan: EvaluationPlan, budget: Budget
+    ) -> tuple[Rows, Clock] | None:
+        """None where it is to be answered here after all. When this is cancelled, so is the job.
+
+        :raises SchemaChanged: a table is another by now. :raises LimitExceeded: the answer exceeds the budget.
+        """
+        try:
+            return await self._answered(tables, definition, plan, budget)
+        except SchemaChanged:
+            raise
+        except (Unsupported, Unavailable, BadRequest, StorageFailure) as error:
+            _log.warning("not answered by Spark: %s: %s", error.message, definition.sql)
+            return None
+
+    async def _answered(
+        self, tables: ArchivedTables, definition: ViewDefinition, plan: EvaluationPlan, budget: Budget
+    ) -> tuple[Rows, Clock]:
+        state, read = tables.state, plan.tables
+        names = {schema.name.lower(): f"table_{number}" for number, schema in enumerate(read)}
+        query = in_order(state.catalog, names, definition.relation)
+        archived = await tables.archive()
+        if tables.state is not state:
+            raise SchemaChanged(", ".join(schema.name for schema in read))
+        clock = {base: archived.positions[base] for schema in read for base in _shards(schema, archived.shards)}
+        columns = columns_read(plan.nodes)
+        what = {
+            "archive": archived.url,
+            "clock": clock,
+            "tables": {
+                names[schema.name.lower()]: {"schema": schema_to_json(schema), "columns": _read_of(schema, columns)}
+                for schema in read
+            },
+            "text": query.text,
+            "types": [asdict(column.type) for column in query.columns],
+            "rows": budget.rows,
+            "bytes": budget.answer_bytes,
+        }
+        job = await started(lambda: self.start(what))
+        try:
+            while job.result() is None:
+                await asyncio.sleep(LOOK_SECONDS)
+            return job.rows, clock
+        finally:
+            await asyncio.shield(asyncio.to_thread(job.cancel))
+
+
+def _read_of(schema: TableSchema, columns: Mapping[str, frozenset[int]]) -> Sequence[int]:
+    """The stored columns that are read of it; where its rows are only counted, its first one."""
+    return sorted(columns[schema.name]) or schema.live()[:1]
+
+
+def _shards(schema: TableSchema, shards: int) -> list[str]:
+    """The names of its shards in a clock."""
+    return [base_shard(schema.name, schema.generation, number, shards) for number in range(schema.shards or shards)]
