@@ -19,8 +19,8 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from domains.errors import TypeViolation
+from domains.language.exact import MAX_DIGITS, rounded
 from domains.language.functions.conversion import text_of, text_of_decimal, text_of_double
-from domains.language.functions.exact import MAX_DIGITS, rounded
 from domains.language.json_rows import json_encoder, json_value
 from domains.language.temporal import canonical_date, canonical_datetime, utc_text
 from domains.language.types import BLOB, Kind, Row, SqlType, Value

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from domains.language.compiled import compiled
-from domains.language.functions.exact import rounded
+from domains.language.exact import rounded
 from domains.language.types import Kind, Row, SqlType, Value
 
 Encoder = Callable[[Row], bytes]

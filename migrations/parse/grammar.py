@@ -48,6 +48,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.Interval: frozenset(("this", "unit", "fraction_in_string")),
     # --- calls
     exp.Anonymous: frozenset(("this", "expressions")),
+    exp.Chr: frozenset(("expressions", "charset")),
     exp.Coalesce: frozenset(("this", "expressions")),
     exp.Concat: frozenset(("expressions", "safe", "coalesce")),
     exp.Substring: frozenset(("this", "start", "length")),

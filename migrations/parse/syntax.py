@@ -44,7 +44,7 @@ KEPT_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE", "IFNULL")
 """Functions that sqlglot may give a node class of its own; all others stay ``exp.Anonymous`` under MySQL's name."""
 
 KEPT_FUNCTION_PARSERS = (
-    *("CAST", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION"),
+    *("CAST", "CHAR", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION"),
     *("SUBSTRING", "SUBSTR", "TRIM", "VALUES", "JSON_TABLE"),
 )
 """Functions with a syntax of their own inside the parentheses."""

@@ -306,6 +306,11 @@ def _table_alias(node: exp.Expr) -> str:
     return _text(node.this) + (f" ({_list(columns)})" if columns else "")
 
 
+def _char(node: exp.Expr) -> str:
+    charset = node.args.get("charset") or None
+    return f"CHAR({_list(node.expressions)}{'' if charset is None else f' USING {_text(charset)}'})"
+
+
 def _group(node: exp.Expr) -> str:
     suffix = " WITH ROLLUP" if node.args.get("rollup") else " WITH CUBE" if node.args.get("cube") else ""
     return f"GROUP BY {_list(node.expressions)}{suffix}"
@@ -357,6 +362,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.DataTypeParam: lambda node: _text(node.this),
     exp.Interval: _interval,
     exp.Anonymous: _anonymous,
+    exp.Chr: _char,
     exp.Coalesce: lambda node: _call("COALESCE", [node.this, *node.expressions]),
     exp.Concat: lambda node: (", " if node.args.get("safe") else " ").join(map(_text, node.expressions)),
     exp.Substring: lambda node: _call("SUBSTRING", [node.this, node.args.get("start"), node.args.get("length")]),

@@ -21,6 +21,7 @@ from domains.language.compile import (
 )
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import FUNCTIONS, call
+from domains.language.functions.intervals import COMPOUND
 from domains.language.rewriting import FoldBudget, emitter
 from domains.language.types import (
     BIGINT,
@@ -170,6 +171,7 @@ VALUES: dict[SqlType, st.SearchStrategy[Value]] = {
 ROWS = st.tuples(*(st.one_of(st.none(), VALUES[declared]) for declared in TYPES))
 CONSTANTS = st.one_of(*(values.map(lambda v, t=declared: Constant(v, t)) for declared, values in VALUES.items()))
 UNITS = st.sampled_from(["SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"]).map(text)
+COMPOUND_UNITS = st.sampled_from(sorted(COMPOUND)).map(text)
 CAST_TARGETS = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME, SqlType(TEXT.kind, "CHAR(2)", 2))
 
 
@@ -182,9 +184,13 @@ def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
     count = draw(st.integers(least, least + 3 if most is None else most))
     arguments = [draw(below) for _ in range(count)]
     if name in ("date_add", "date_sub"):
-        arguments[2] = draw(UNITS)
+        arguments[2] = draw(st.one_of(UNITS, COMPOUND_UNITS))
     elif name == "timestampdiff":
         arguments[0] = draw(UNITS)
+    elif name == "extract":
+        arguments[0] = draw(COMPOUND_UNITS)
+    elif name == "char":
+        arguments[0] = text(draw(st.sampled_from(["", "utf8mb4", "utf16"])))
     try:
         return call(name, *arguments)
     except HeadraceError:  # A pattern that is no regular expression is refused where it is planned.

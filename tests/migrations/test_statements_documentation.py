@@ -101,7 +101,7 @@ def test_every_function_of_the_engine_is_on_the_page() -> None:
 def test_a_function_of_the_page_can_be_called(name: str) -> None:
     """With some number of arguments, of some kinds."""
     arguments = ["title", "made", "id", "2", "'%Y'"]
-    tried = [f"{name}({', '.join(arguments[i : i + n])})" for n in range(4) for i in range(len(arguments) - n + 1)]
+    tried = [f"{name}({', '.join(arguments[i : i + n])})" for n in range(5) for i in range(len(arguments) - n + 1)]
     tried += [f"{name}(DAY, {rest})" for rest in ("made, made", "1, made")]
     tried += [f"{name}(made, INTERVAL 1 DAY)", f"{name}('a' IN title)", f"{name}(DAY FROM made)"]
     for expression in tried:

@@ -317,7 +317,7 @@ def _rows_of(found: FoundEntries | StorageFailure | Piece | Failure) -> int:
             return sum(map(len, ranges))
         case Piece(deltas=deltas):
             return len(deltas)
-        case _:
+        case StorageFailure() | Failure():
             return 0
 
 

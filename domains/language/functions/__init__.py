@@ -7,10 +7,9 @@ follow MySQL 8 with binary collation, and never raise for data: what has no valu
 
 ::
 
-    type_rules   which type two types meet in           arithmetic  numeric  bits
-    conversion   one kind's value as another's          comparands  comparison  logic  matching  control
-    exact        DECIMAL without a context's surprises  text  text_search
-    source       Function, Emitter: writing Python      dates  date_format  intervals  casts
+    type_rules   which type two types meet in           arithmetic  numeric  text  digests
+    conversion   one kind's value as another's          comparands  comparison  logic  matching
+    source       Function, Emitter: writing Python      dates  intervals  casts
 
 Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
 DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
@@ -26,6 +25,7 @@ from domains.language.functions import (
     comparands,
     comparison,
     dates,
+    digests,
     intervals,
     logic,
     matching,
@@ -60,6 +60,7 @@ FUNCTIONS: dict[str, Function] = {
     **numeric.BITS,
     **text.FUNCTIONS,
     **text.TEXT_SEARCH,
+    **digests.FUNCTIONS,
     **dates.FUNCTIONS,
     **intervals.FUNCTIONS,
     **casts.FUNCTIONS,

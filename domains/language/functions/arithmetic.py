@@ -15,8 +15,7 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any
 
-from domains.language.expressions import Call
-from domains.language.functions.exact import (
+from domains.language.exact import (
     DIVISION,
     EXACT,
     MAX_DIGITS,
@@ -26,6 +25,7 @@ from domains.language.functions.exact import (
     rounded,
     zero,
 )
+from domains.language.expressions import Call
 from domains.language.functions.source import Emitter, Function, Types, registry
 from domains.language.functions.type_rules import capped_decimal, numeric_type, quotient_scale
 from domains.language.types import BIGINT, DOUBLE, Kind, SqlType, Value

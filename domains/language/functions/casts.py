@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from domains.errors import TypeViolation
+from domains.language.exact import rounded
 from domains.language.expressions import Call, Expression, Field
-from domains.language.functions.exact import rounded
 from domains.language.functions.numeric import MASK
 from domains.language.functions.source import Emitter, Function, Types, registry
 from domains.language.types import BIGINT, Kind, SqlType

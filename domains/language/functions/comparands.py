@@ -24,6 +24,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from domains.errors import TypeViolation
+from domains.language.exact import EXACT, MAX_SCALE, quantum, zero
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.conversion import (
     Converter,
@@ -33,7 +34,6 @@ from domains.language.functions.conversion import (
     number_of_text,
     text_of_blob,
 )
-from domains.language.functions.exact import EXACT, MAX_SCALE, quantum, zero
 from domains.language.functions.source import Emitter, Function, Types, registry
 from domains.language.functions.type_rules import comparison_type
 from domains.language.temporal import canonical_datetime

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
-from domains.language.functions.exact import MAX_DIGITS, rounded, rounded_integer
+from domains.language.exact import MAX_DIGITS, rounded, rounded_integer
 from domains.language.temporal import canonical_date, canonical_datetime, datetime_of_number
 from domains.language.types import Kind, SqlType, Value
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from domains.language.functions.source import Types, implemented, registry
 from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
@@ -365,6 +366,93 @@ def _from_unixtime(seconds: float, form: str | None = None) -> str | None:
     return text if form is None else date_format(text, form)
 
 
+def _make_date(year: int, day: int) -> str | None:
+    """The ``day``-th of a year, of which two digits are of 1970 to 2069."""
+    if not 0 <= year <= 9999 or day < 1:
+        return None
+    ordinal = date(_full_year(year) or 1, 1, 1).toordinal() + day - 1
+    return str(date.fromordinal(ordinal)) if _full_year(year) and ordinal <= date.max.toordinal() else None
+
+
+def _full_year(year: int) -> int:
+    return year + (2000 if year < 70 else 1900) if year < 100 else year
+
+
+def _months_of(period: int) -> int | None:
+    """A period is YYMM or YYYYMM."""
+    year, month = divmod(period, 100)
+    return _full_year(year) * 12 + month - 1 if period > 0 and 1 <= month <= 12 else None
+
+
+def _period_add(period: int, months: int) -> int | None:
+    start = _months_of(period)
+    if start is None or start + months < 0:
+        return None
+    year, month = divmod(start + months, 12)
+    return _full_year(year) * 100 + month + 1
+
+
+def _period_difference(one: int, other: int) -> int | None:
+    a, b = _months_of(one), _months_of(other)
+    return None if a is None or b is None else a - b
+
+
+def _to_seconds(text: str) -> int:
+    at = datetime.fromisoformat(text)
+    return _to_days(text) * 86_400 + at.hour * 3_600 + at.minute * 60 + at.second
+
+
+_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})", re.ASCII)
+_FIRST_ZONED, _LAST_ZONED = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(3001, 1, 18, 23, 59, 59, tzinfo=UTC)
+"""What lies outside, in UTC, is converted to no other zone, as in MySQL."""
+
+
+@lru_cache(1024)
+def _zone(name: str) -> tzinfo | None:
+    """``+05:30`` and ``Europe/Berlin``; SYSTEM is UTC here."""
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        if int(offset[3]) > 59 or not -14 * 60 < (-minutes if offset[1] == "-" else minutes) <= 14 * 60:
+            return None
+        return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    if name.upper() == "SYSTEM":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _convert_tz(text: str, given: str, wanted: str) -> str | None:
+    """A time that the first zone leaves out, in spring, is that of the first moment after the gap."""
+    source, target = _zone(given), _zone(wanted)
+    if source is None or target is None:
+        return None
+    at = datetime.fromisoformat(text).replace(tzinfo=source)
+    try:
+        moment = at.astimezone(UTC)
+        if not _FIRST_ZONED <= moment <= _LAST_ZONED:
+            return text
+        if moment.astimezone(source).replace(tzinfo=None) != at.replace(tzinfo=None):
+            moment = _gap_end(at, source)
+        return str(moment.astimezone(target).replace(tzinfo=None))
+    except OverflowError:
+        return text
+
+
+def _gap_end(at: datetime, zone: tzinfo) -> datetime:
+    """The first moment after the hour that clocks leave out: there the earlier offset ends."""
+    before, after = at.replace(fold=0).utcoffset(), at.replace(fold=1).utcoffset()
+    assert before is not None, "a zone has an offset at any time"
+    assert after is not None, "a zone has an offset at any time"
+    low, high = at.replace(tzinfo=UTC) - after, at.replace(tzinfo=UTC) - before
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) // 2
+        low, high = (low, middle) if middle.astimezone(zone).utcoffset() == after else (middle, high)
+    return high.replace(microsecond=0)
+
+
 def _unix_number(type: SqlType) -> SqlType:
     return BIGINT if type.kind in (Kind.INTEGER, Kind.DATE, Kind.DATETIME) else DOUBLE
 
@@ -394,6 +482,12 @@ FUNCTIONS = registry(
     implemented("last_day", [moment], DATE, _last_day),
     implemented("to_days", [moment], BIGINT, _to_days),
     implemented("from_days", [BIGINT], DATE, _from_days),
+    implemented("to_seconds", [DATETIME], BIGINT, _to_seconds),
+    implemented("weekofyear", [moment], BIGINT, lambda text: _week(text, 3)),
+    implemented("makedate", [BIGINT, BIGINT], DATE, _make_date),
+    implemented("period_add", [BIGINT, BIGINT], BIGINT, _period_add),
+    implemented("period_diff", [BIGINT, BIGINT], BIGINT, _period_difference),
+    implemented("convert_tz", [DATETIME, TEXT, TEXT], DATETIME, _convert_tz),
     implemented("date_format", [DATETIME, TEXT], TEXT, date_format),
     implemented("unix_timestamp", [DATETIME], BIGINT, _unix_timestamp),
     implemented("from_unixtime", [_unix_number, TEXT], _text_if_formatted, _from_unixtime, optional=1),

@@ -1,12 +1,14 @@
 """DATE_ADD, DATE_SUB, TIMESTAMPDIFF, STR_TO_DATE: where a constant argument decides what the function does.
 
-A unit is a constant text: MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR. A DATE moved by whole
-days stays a DATE, moved by hours it becomes a DATETIME; a text stays a text. Months end where the month ends
-(2024-01-31 + 1 MONTH is 2024-02-29); what leaves the years 1 to 9999 is NULL.
+A unit is a constant text: MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR. It may be two of them,
+from one to another (DAY_SECOND): then its amount is a text with a number for each. A DATE moved by whole days stays a
+DATE, moved by hours it becomes a DATETIME; a text stays a text. Months end where the month ends (2024-01-31 + 1 MONTH
+is 2024-02-29); what leaves the years 1 to 9999 is NULL.
 """
 
 from __future__ import annotations
 
+import re
 from calendar import monthrange
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -28,15 +30,35 @@ _MICROSECONDS = {
     "WEEK": 604_800_000_000,
 }
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_WHOLE_DAYS = frozenset({"DAY", "WEEK", *_MONTHS})
+_WHOLE_DAYS = frozenset({"DAY", "WEEK", "YEAR_MONTH", *_MONTHS})
 
 
-def unit_of(e: Expression) -> str:
+_FINER = ("DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND")
+COMPOUND = {
+    "YEAR_MONTH": ("YEAR", "MONTH"),
+    **{f"{a}_{b}": _FINER[i : j + 1] for i, a in enumerate(_FINER) for j, b in enumerate(_FINER) if i < j},
+}
+"""Units from one to another, with all that lie between."""
+
+_NUMBERS = re.compile(r"\d{1,18}", re.ASCII)
+
+
+def _spelled_out(text: str, units: tuple[str, ...]) -> list[tuple[int, str]]:
+    """The numbers of a compound amount, whatever stands between them; with fewer, the last units have them."""
+    found = _NUMBERS.findall(text)[: len(units)]
+    if len(found) == len(units) and units[-1] == "MICROSECOND":
+        found[-1] = found[-1].ljust(6, "0")
+    sign = -1 if text.lstrip().startswith("-") else 1
+    return [(sign * int(number), unit) for number, unit in zip(found, units[len(units) - len(found) :], strict=True)]
+
+
+def unit_of(e: Expression, *, compound: bool = True) -> str:
+    """:raises Unsupported: it is none, or ``compound`` and not to be."""
     unit = e.value.upper() if isinstance(e, Constant) and isinstance(e.value, str) else ""
-    if unit not in _MICROSECONDS and unit not in _MONTHS:
+    if unit not in _MICROSECONDS and unit not in _MONTHS and not (compound and unit in COMPOUND):
         raise Unsupported(
             f'interval unit "{unit.lower()}" is not supported' if unit else "an interval unit must be a constant",
-            hint="use microsecond, second, minute, hour, day, week, month, quarter or year",
+            hint="use microsecond, second, minute, hour, day, week, month, quarter, year, or two, as in day_hour",
         )
     return unit
 
@@ -48,6 +70,7 @@ def _in_months(at: datetime, months: int) -> datetime:
 
 
 def shift(at: datetime, amount: int | float, unit: str) -> datetime | None:
+    """``at`` moved by an amount of one unit; None: it leaves the years 1 to 9999."""
     try:
         if unit in _MONTHS:
             return _in_months(at, int(amount) * _MONTHS[unit])
@@ -59,11 +82,14 @@ def shift(at: datetime, amount: int | float, unit: str) -> datetime | None:
 def _mover(unit: str, sign: int, source: Kind, result: Kind) -> Callable[[str, Any], str | None]:
     """A function of (canonical moment or text, amount)."""
 
-    def move(text: str, amount: float) -> str | None:
+    def move(text: str, amount: Any) -> str | None:
         start = canonical_datetime(text) if source is Kind.TEXT else text
         if start is None:
             return None
-        moved = shift(datetime.fromisoformat(start), sign * amount, unit)
+        moved: datetime | None = datetime.fromisoformat(start)
+        parts = _spelled_out(amount, COMPOUND[unit]) if unit in COMPOUND else [(amount, unit)]
+        for number, part in parts:
+            moved = None if moved is None else shift(moved, sign * number, part)
         if moved is None:
             return None
         if result is Kind.TEXT:
@@ -90,6 +116,7 @@ def _moving(name: str, sign: int) -> Function:
         unit = unit_of(unit_argument)
         # Only seconds take a fraction; every other amount is rounded as a cast to INTEGER rounds it.
         amount_type = DOUBLE if unit == "SECOND" and amount.type.kind is not Kind.INTEGER else BIGINT
+        amount_type = TEXT if unit in COMPOUND else amount_type
         natural = _moved_type_by_unit(call.arguments)
         source = moment(start.type) if start.type.kind in (Kind.DATE, Kind.DATETIME) else TEXT
         mover = emitter.bind(_mover(unit, sign, source.kind, natural.kind))
@@ -121,10 +148,47 @@ def difference(a: str, b: str, unit: str) -> int:
     return span // size if span >= 0 else -(-span // size)
 
 
+def _difference_type(arguments: tuple[Expression, ...]) -> SqlType:
+    """:raises Unsupported: the unit is not one."""
+    unit_of(arguments[0], compound=False)
+    return BIGINT
+
+
 def _timestamp_difference(emitter: Emitter, call: Call) -> str:
-    unit = emitter.bind(unit_of(call.arguments[0]))
+    unit = emitter.bind(unit_of(call.arguments[0], compound=False))
     sources = [emitter.as_type(e, DATETIME) for e in call.arguments[1:]]
     return emitter.strict(sources, lambda a, b: f"{emitter.bind(difference)}({a}, {b}, {unit})")
+
+
+# --- EXTRACT of several parts ---------------------------------------------------------------------------------------
+
+_PARTS = {"YEAR": (0, 4), "MONTH": (5, 7), "DAY": (8, 10), "HOUR": (11, 13), "MINUTE": (14, 16), "SECOND": (17, 19)}
+
+
+def _units_of(arguments: tuple[Expression, ...]) -> tuple[str, ...]:
+    unit = unit_of(arguments[0])
+    if unit not in COMPOUND:
+        raise Unsupported(f'EXTRACT of one part by "{unit}"', hint=f"{unit}(moment)")
+    return COMPOUND[unit]
+
+
+def _extracted_type(arguments: tuple[Expression, ...]) -> SqlType:
+    """:raises Unsupported: the unit is none of several parts."""
+    _units_of(arguments)
+    return BIGINT
+
+
+def _extract(emitter: Emitter, call: Call) -> str:
+    """EXTRACT(DAY_MINUTE FROM x): the digits of all parts as one number."""
+    units = _units_of(call.arguments)
+
+    def digits(text: str) -> int:
+        places = [_PARTS[unit] for unit in units if unit in _PARTS]
+        micros = text[20:].ljust(6, "0") if units[-1] == "MICROSECOND" else ""
+        return int("".join(text[start:end] for start, end in places) + micros)
+
+    source = emitter.as_type(call.arguments[1], DATETIME)
+    return emitter.strict([source], lambda name: f"{emitter.bind(digits)}({name})")
 
 
 # --- STR_TO_DATE ----------------------------------------------------------------------------------------------------
@@ -154,6 +218,7 @@ def _str_to_date(emitter: Emitter, call: Call) -> str:
 FUNCTIONS = registry(
     _moving("date_add", 1),
     _moving("date_sub", -1),
-    Function("timestampdiff", (3, 3), lambda _types: BIGINT, _timestamp_difference),
+    Function("extract", (2, 2), lambda _types: BIGINT, _extract, refine=_extracted_type),
+    Function("timestampdiff", (3, 3), lambda _types: BIGINT, _timestamp_difference, refine=_difference_type),
     Function("str_to_date", (2, 2), lambda _types: DATETIME, _str_to_date, by_target=True, refine=_type_by_format),
 )

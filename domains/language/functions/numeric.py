@@ -7,16 +7,17 @@ Rounding follows MySQL: INTEGER and DECIMAL half away from zero, DOUBLE half to 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
+from domains.language.exact import EXACT, TOWARDS_ZERO, quantum, rounded
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.conversion import clamped, converter
-from domains.language.functions.exact import EXACT, TOWARDS_ZERO, quantum, rounded
 from domains.language.functions.source import Emitter, Function, Types, implemented, registry
 from domains.language.functions.type_rules import UNSIGNED, numeric_type
-from domains.language.types import BIGINT, DOUBLE, Kind, SqlType, decimal_type
+from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, SqlType, decimal_type
 
 # ``& | ^ ~ << >>`` over 64 unsigned bits, as in MySQL: a negative operand is its two's complement.
 
@@ -41,6 +42,7 @@ BITS = registry(
     _binary("bit_xor", lambda x, y: (x ^ y) & MASK),
     _binary("shift_left", _shift_left),
     _binary("shift_right", _shift_right),
+    implemented("bit_count", [BIGINT], BIGINT, lambda x: (x & MASK).bit_count()),
     implemented("bit_not", [BIGINT], UNSIGNED, lambda x: ~x & MASK),
 )
 
@@ -164,6 +166,53 @@ def _log(*arguments: float) -> float:
     return math.log(x) / math.log(base)
 
 
+def _atan(x: float, below: float = 1.0) -> float:
+    """ATAN(x), or ATAN(y, x)."""
+    return math.atan2(x, below)
+
+
+# --- numbers as texts -----------------------------------------------------------------------------------------------
+
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LEADING = re.compile(r"\s*([+-]?)([0-9A-Za-z]*)", re.ASCII)
+MOST_DECIMALS = 30
+
+
+def in_base(number: int, base: int) -> str:
+    """A number that is not negative."""
+    digits = ""
+    while number:
+        number, digit = divmod(number, base)
+        digits = DIGITS[digit] + digits
+    return digits or "0"
+
+
+def _conv(text: str, given: int, wanted: int) -> str | None:
+    """CONV: of the digits that the text begins with; 64 bits, signed where a base is negative."""
+    if not text or not 2 <= abs(given) <= 36 or not 2 <= abs(wanted) <= 36:
+        return None
+    leading = _LEADING.match(text)
+    assert leading is not None, "it matches no text, too"
+    number = 0
+    for digit in leading[2].upper():
+        if DIGITS.index(digit) >= abs(given):
+            break
+        number = number * abs(given) + DIGITS.index(digit)
+    low, high = (-(2**63), 2**63 - 1) if given < 0 else (-MASK, MASK)
+    number = max(low, min(-number if leading[1] == "-" else number, high)) & MASK
+    if wanted < 0 and number >= 2**63:
+        return f"-{in_base(2**64 - number, -wanted)}"
+    return in_base(number, abs(wanted))
+
+
+def _format(x: int | float | Decimal, decimals: int) -> str:
+    """FORMAT: with a comma after thousands, as in en_US."""
+    decimals = max(0, min(decimals, MOST_DECIMALS))
+    if isinstance(x, float):
+        return f"{round_double(x, decimals, round):,.{decimals}f}"
+    return f"{Decimal(x).quantize(quantum(decimals), ROUND_HALF_UP, EXACT):,f}"
+
+
 def _pi(emitter: Emitter, _call: Call) -> str:
     return emitter.bind(math.pi)
 
@@ -182,5 +231,23 @@ FUNCTIONS = registry(
     implemented("log", [DOUBLE, DOUBLE], DOUBLE, guarded(_log), optional=1),
     implemented("log2", [DOUBLE], DOUBLE, guarded(math.log2)),
     implemented("log10", [DOUBLE], DOUBLE, guarded(math.log10)),
+    *(
+        implemented(name, [DOUBLE], DOUBLE, guarded(function))
+        for name, function in {
+            "sin": math.sin,
+            "cos": math.cos,
+            "tan": math.tan,
+            "cot": lambda x: 1 / math.tan(x),
+            "asin": math.asin,
+            "acos": math.acos,
+            "degrees": lambda x: x * (180 / math.pi),
+            "radians": lambda x: x * (math.pi / 180),
+        }.items()
+    ),
+    implemented("atan", [DOUBLE, DOUBLE], DOUBLE, guarded(_atan), optional=1),
+    implemented("conv", [TEXT, BIGINT, BIGINT], TEXT, _conv),
+    implemented("bin", [TEXT], TEXT, lambda text: _conv(text, 10, 2)),
+    implemented("oct", [TEXT], TEXT, lambda text: _conv(text, 10, 8)),
+    implemented("format", [_number, BIGINT], TEXT, _format),
     Function("pi", (0, 0), lambda _types: DOUBLE, _pi),
 )

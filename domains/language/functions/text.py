@@ -5,12 +5,10 @@ A result longer than MySQL's ``max_allowed_packet`` is NULL, so that no expressi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, AnyStr
 
 from domains.language.expressions import Call
-from domains.language.functions.numeric import MASK
 from domains.language.functions.source import Emitter, Function, Parameter, Types, implemented, registry
 from domains.language.functions.type_rules import comparison_type
 from domains.language.types import BIGINT, BLOB, TEXT, Kind, SqlType
@@ -173,7 +171,48 @@ def _length(value: str | bytes) -> int:
     return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode("utf-8", "surrogatepass"))
 
 
+def _insert(text: str, start: int, count: int, what: str) -> str | None:
+    """``count`` characters from ``start`` on are replaced; a start outside of the text changes nothing."""
+    if not 1 <= start <= len(text):
+        return text
+    rest = text[start - 1 + count :] if 0 <= count <= len(text) else ""
+    found = text[: start - 1] + what + rest
+    return found if len(found) <= MAX_TEXT else None
+
+
+_QUOTED = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\x1a": "\\Z"})
+
+
+def _quote(emitter: Emitter, call: Call) -> str:
+    """The text as SQL would have it between quotes; of NULL the word."""
+    source, name = emitter.named(emitter.as_type(call.arguments[0], TEXT))
+    return f"('NULL' if {source} is None else {emitter.bind(_quoted)}({name}))"
+
+
+def _quoted(text: str) -> str:
+    return f"'{text.translate(_QUOTED)}'"
+
+
+_SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", strict=True))
+
+
+def _soundex(text: str) -> str:
+    """As in MySQL, which cuts it nowhere: the first letter, then the sounds of consonants."""
+    letters = [letter for letter in _upper(text) if letter.isalpha()]
+    if not letters:
+        return ""
+    found, last = letters[0], _SOUNDS.get(letters[0], "0")
+    for letter in letters[1:]:
+        sound = _SOUNDS.get(letter, "0")
+        if sound not in ("0", last):
+            found, last = found + sound, sound
+    return found.ljust(4, "0")
+
+
 FUNCTIONS = registry(
+    textual("insert", [TEXT, BIGINT, BIGINT, TEXT], TEXT, _insert),
+    Function("quote", (1, 1), lambda _types: TEXT, _quote),
+    implemented("soundex", [TEXT], TEXT, _soundex),
     textual("concat", [TEXT], TEXT, _concat, variadic=True),
     textual("lower", [TEXT], TEXT, _lower, of_bytes=str),
     textual("upper", [TEXT], TEXT, _upper, of_bytes=str),
@@ -214,27 +253,34 @@ def _strcmp(x: str, y: str) -> int:
     return (x > y) - (x < y)
 
 
-def _ascii(value: bytes) -> int:
-    return value[0] if value else 0
+def _elt(emitter: Emitter, call: Call) -> str:
+    """ELT(n, a, b, …): the n-th of them."""
+    type = _joined_type(tuple(e.type for e in call.arguments[1:]))
+    number = emitter.as_type(call.arguments[0], BIGINT)
+    texts = "".join(f"{emitter.as_type(e, type)}, " for e in call.arguments[1:])
+    return emitter.strict([number], lambda name: f"{emitter.bind(_nth)}({name}, ({texts}))")
 
 
-def _text_bytes_or_integer(type: SqlType) -> SqlType:
-    """HEX shows numbers as numbers and everything else byte by byte."""
-    return BIGINT if type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) else BLOB
+def _nth(number: int, texts: tuple[AnyStr | None, ...]) -> AnyStr | None:
+    return texts[number - 1] if 1 <= number <= len(texts) else None
 
 
-def _hex(value: int | bytes) -> str | None:
-    if isinstance(value, int):
-        return f"{value & MASK:X}"
-    return value.hex().upper() if 2 * len(value) <= MAX_TEXT else None
+def _make_set(emitter: Emitter, call: Call) -> str:
+    """MAKE_SET(bits, a, b, …): those whose bits are set, with commas between."""
+    type = _joined_type(tuple(e.type for e in call.arguments[1:]))
+    bits = emitter.as_type(call.arguments[0], BIGINT)
+    texts = "".join(f"{emitter.as_type(e, type)}, " for e in call.arguments[1:])
+    comma = emitter.bind(b"," if type.kind is Kind.BLOB else ",")
+    return emitter.strict([bits], lambda name: f"{emitter.bind(_chosen)}({name}, {comma}, ({texts}))")
 
 
-def _md5(value: bytes) -> str:
-    return hashlib.md5(value, usedforsecurity=False).hexdigest()
+def _chosen(bits: int, comma: AnyStr, texts: tuple[AnyStr | None, ...]) -> AnyStr | None:
+    return _join(comma, tuple(text for place, text in enumerate(texts) if bits >> place & 1))
 
 
-def _sha1(value: bytes) -> str:
-    return hashlib.sha1(value, usedforsecurity=False).hexdigest()
+def _export_set(bits: int, on: str, off: str, separator: str = ",", count: int = 64) -> str | None:
+    count = count if 0 <= count <= 64 else 64
+    return _join(separator, tuple(on if bits >> place & 1 else off for place in range(count)))
 
 
 def _field(emitter: Emitter, call: Call) -> str:
@@ -276,8 +322,7 @@ TEXT_SEARCH = registry(
     textual("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set),
     textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
     Function("field", (2, None), lambda _types: BIGINT, _field),
-    implemented("ascii", [BLOB], BIGINT, _ascii),
-    implemented("hex", [_text_bytes_or_integer], TEXT, _hex),
-    implemented("md5", [BLOB], TEXT, _md5),
-    implemented("sha1", [BLOB], TEXT, _sha1),
+    Function("make_set", (2, None), lambda types: _joined_type(types[1:]), _make_set),
+    implemented("export_set", [BIGINT, TEXT, TEXT, TEXT, BIGINT], TEXT, _export_set, optional=2),
+    Function("elt", (2, None), lambda types: _joined_type(types[1:]), _elt),
 )

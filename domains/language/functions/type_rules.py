@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from domains.language.functions.exact import MAX_SCALE
+from domains.language.exact import MAX_SCALE
 from domains.language.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, decimal_type
 
 UNSIGNED = SqlType(Kind.INTEGER, "BIGINT UNSIGNED", low=0, high=2**64 - 1)

@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.encoding import encode_key
-from domains.language.functions.exact import rounded
+from domains.language.exact import rounded
 from domains.language.json_rows import schema_from_json, type_from_json
 from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at

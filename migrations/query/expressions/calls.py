@@ -5,6 +5,7 @@ from __future__ import annotations
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression
 from domains.language.functions import FUNCTIONS, call
+from domains.language.functions.intervals import COMPOUND
 from domains.language.types import DATE, DATETIME, TEXT, Value
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import integer
@@ -24,6 +25,7 @@ ALIASES = {
     "regexp_like": "regexp",
     "mod": "modulo",
     "position": "locate",
+    "atan2": "atan",
 }
 
 CLOCK = {
@@ -64,6 +66,7 @@ UNITS = frozenset(["microsecond", "second", "minute", "hour", "day", "week", "mo
 
 NODES: tuple[type[exp.Expr], ...] = (
     exp.Anonymous,
+    exp.Chr,
     exp.Substring,
     exp.Trim,
     exp.StrPosition,
@@ -90,6 +93,9 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
     if isinstance(node, exp.Anonymous):
         name = str(node.this.name if isinstance(node.this, exp.Expr) else node.this).lower()
         return ALIASES.get(name, name), list(node.expressions)
+    if isinstance(node, exp.Chr):
+        charset = node.args.get("charset") or None
+        return "char", [exp.Literal.string("" if charset is None else charset.name), *node.expressions]
     if isinstance(node, exp.Substring):
         return "substring", [part for part in (node.this, node.args.get("start"), node.args.get("length")) if part]
     if isinstance(node, exp.Trim):
@@ -146,7 +152,7 @@ def leading_unit(name: str, parts: list[exp.Expr]) -> str | None:
 
 def unit_name(node: exp.Expr | None) -> str:
     name = (node.name if node is not None else "day").lower().removeprefix("sql_tsi_")
-    if name not in UNITS:
+    if name not in UNITS and name.upper() not in COMPOUND:
         raise Unsupported(f'the interval unit "{name}"', hint="units are " + ", ".join(sorted(UNITS)))
     return name
 
@@ -156,7 +162,7 @@ def ordered(name: str, unit: str | None, arguments: list[Expression]) -> tuple[s
     if unit is None:
         return name, arguments
     text = Constant(unit, TEXT)
-    if name == "extract":
+    if name == "extract" and unit in UNITS:
         return unit, arguments
     if name == "timestampadd" and len(arguments) == 2:
         return "date_add", [arguments[1], arguments[0], text]
@@ -166,7 +172,7 @@ def ordered(name: str, unit: str | None, arguments: list[Expression]) -> tuple[s
 def shifted(value: Expression, amount: Expression, by: exp.Expr, *, back: bool) -> Expression:
     """``value ± INTERVAL amount unit``."""
     unit = Constant(unit_name(by.args.get("unit") if isinstance(by, exp.Interval) else None), TEXT)
-    if isinstance(amount, Constant) and isinstance(amount.value, str):
+    if isinstance(amount, Constant) and isinstance(amount.value, str) and unit.value in UNITS:
         amount = _whole(amount.value) or amount
     return call("date_sub" if back else "date_add", value, amount, unit)
 
