@@ -4,6 +4,7 @@
 ``GET /v1/status``                    this controller, and the cluster as its leader sees it
 ``GET /v1/directory``                 which worker has which domain, and where it answers
 ``POST /v1/migrations``               queue a change of tables and views; ``wait``: answer when it has ended
+``GET /v1/migrations``                those that wait or run, and those that ended lately
 ``GET, DELETE /v1/migrations/{id}``   how far it is; cancel it
 ``POST /v1/workers/{name}/drain``     have its domains go to others; answers when they have
 ``DELETE /v1/workers/{name}/drain``   let it have domains again
@@ -85,6 +86,10 @@ def create_control_app(candidate: Candidate, limits: Limits | None = None) -> Fa
         if body.wait:
             await migration.ended.wait()
         return asdict(migration.status())
+
+    @app.get("/v1/migrations")
+    async def migrations() -> list[dict[str, Any]]:
+        return list(map(asdict, (await candidate.leading()).serving().statuses()))
 
     @app.get("/v1/migrations/{id}")
     async def migration(id: str) -> dict[str, Any]:

@@ -240,6 +240,10 @@ class MigrationAnswer(BaseModel):
     error: ErrorDetail | None
 
 
+class MigrationsAnswer(BaseModel):
+    migrations: list[MigrationAnswer]
+
+
 class TableColumnAnswer(ColumnAnswer):
     nullable: bool
     default: Json

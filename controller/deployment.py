@@ -170,6 +170,11 @@ class ArchivedPositions:
         return cls(url, taken.positions, shards, taken.recipe, taken.identities, taken.time, taken.number)
 
 
+KILLED = "stopped by KILL"
+"""What a task is cancelled with whose statement somebody stops: a migration that it waits for is cancelled, too. A
+client that only leaves stops no migration."""
+
+
 def numbered_upsert() -> BadRequest:
     return BadRequest(
         '"once" goes with "on_duplicate": "error" only',
@@ -302,6 +307,9 @@ class Deployment(Protocol):
 
     async def migrate(self, sql: str) -> MigrationStatus:
         """Queue a migration of DDL statements; raises errors of its planning."""
+
+    async def migrations(self) -> list[MigrationStatus]:
+        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from api.dependencies import Serving, answer, documented, json_body
-from api.schemas import MigrationAccepted, MigrationAnswer, MigrationRequest
+from api.schemas import MigrationAccepted, MigrationAnswer, MigrationRequest, MigrationsAnswer
 from controller.deployment import BackfillStatus, MigrationStatus
 
 router = APIRouter(tags=["migrations"])
@@ -24,6 +24,12 @@ async def migrate(
     await deployment.check_text(body.sql)
     status = await deployment.migrate(body.sql)
     return answer({"id": status.id}, 202, {"location": f"/v1/migrations/{status.id}"})
+
+
+@router.get("/v1/migrations", response_model=MigrationsAnswer)
+async def list_all(deployment: Serving) -> Response:
+    """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+    return answer({"migrations": list(map(migration_answer, await deployment.migrations()))})
 
 
 @router.get("/v1/migrations/{id}", response_model=MigrationAnswer)

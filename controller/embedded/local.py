@@ -186,6 +186,9 @@ class LocalDeployment(Serving):
         self._reopening.check()
         return self.migrator.start(RecipeEntry((sql,)), sql).status()
 
+    async def migrations(self) -> list[MigrationStatus]:
+        return self.migrator.statuses()
+
     async def migration(self, id: str) -> MigrationStatus:
         return self.migrator.status(id)
 

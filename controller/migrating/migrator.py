@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from controller.deployment import MigrationStatus
+from controller.deployment import KILLED, MigrationStatus
 from controller.migrating.bulk.choice import Builder, choose
 from controller.migrating.execution import Migration, carry_out, define
 from controller.migrating.executor import Book, Executor, Interrupted
@@ -30,6 +30,8 @@ from migrations.recipe import RecipeEntry
 
 MIGRATIONS_REMEMBERED = 1000
 """Ended migrations whose state can still be asked for."""
+MIGRATIONS_LISTED = 100
+"""Of them those that a list shows."""
 SLICED_WEIGHT = 100.0
 """How many times as long as another step one takes that goes through all rows of a table, for a bar that tells it."""
 ATTEMPTS = 5
@@ -97,15 +99,27 @@ class Migrator:
         return change_of(self.state, entry, self._placement, parsed)
 
     async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
-        """Queue a migration and wait for its end; raises what made it fail."""
+        """Queue a migration and wait for its end; raises what made it fail. It is cancelled where the one who waits is
+        stopped by KILL."""
         migration = self.start(entry, sql, parsed)
-        await migration.ended.wait()
+        try:
+            await migration.ended.wait()
+        except asyncio.CancelledError as error:
+            migration.cancelled = migration.cancelled or KILLED in error.args
+            raise
         if migration.error is not None:
             raise migration.error
 
     def follow(self, before: Migrator) -> None:
         """Go on after another that has ended: its migrations can still be asked for."""
         self._migrations = {**before._migrations, **self._migrations}
+
+    def statuses(self) -> list[MigrationStatus]:
+        """The latest :data:`MIGRATIONS_LISTED`, and all that have not ended."""
+        latest = list(reversed(self._migrations.values()))
+        return [
+            each.status() for place, each in enumerate(latest) if place < MIGRATIONS_LISTED or not each.ended.is_set()
+        ]
 
     def status(self, id: str) -> MigrationStatus:
         return self._migration(id).status()

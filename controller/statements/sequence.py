@@ -11,7 +11,7 @@ from itertools import count, takewhile
 from time import monotonic
 from typing import Any, assert_never
 
-from controller.deployment import RunningInfo, StatementResult
+from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.statements.selects import Selects, StatementPort
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, Texts
@@ -109,7 +109,7 @@ class RunningStatements:
             raise NotFound(f"no statement {number} runs here", hint="SHOW PROCESSLIST lists those that do")
         if not one.stopped:
             one.stopped = True
-            one.task.cancel()
+            one.task.cancel(KILLED)
         return one
 
 

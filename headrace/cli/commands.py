@@ -29,6 +29,7 @@ for command in (
     queries.status,
     queries.explain,
     queries.advise,
+    queries.migrations,
     load.load,
     serving.demo,
 ):

@@ -1,4 +1,4 @@
-"""The commands that ask a running server: ``sql``, ``status``, ``explain``, ``advise``."""
+"""The commands that ask a running server: ``sql``, ``status``, ``explain``, ``advise``, ``migrations``."""
 
 from __future__ import annotations
 
@@ -253,6 +253,31 @@ def _shown(result: Result) -> dict[str, Any]:
     shown |= {} if result.first_id is None else {"first_id": result.first_id}
     return shown | ({} if result.done is None else {"done": result.done})
 
+
+def migrations(
+    cancel: Annotated[str | None, typer.Option(metavar="ID", help="Cancel this one, whoever began it.")] = None,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """List changes of tables and views that wait or run, and those that ended lately; or cancel one.
+
+    Examples:
+
+      headrace migrations
+
+      headrace migrations --cancel aeccc1c2f123
+    """
+    with connect(load(config, url=url).url) as db:
+        found = db.migrations() if cancel is None else [db.migration(cancel).cancel()]
+    if not found:
+        typer.echo("no migration since the server's start")
+    for each in found:
+        more = "" if each.finished else f" {each.progress:.0%} {each.step}"
+        typer.echo(f"{each.id} {each.state}{more}: {' '.join(each.sql.split())[:SHOWN_CHARACTERS]}")
+
+
+SHOWN_CHARACTERS = 100
+"""Of a migration's statements, in the list."""
 
 ADVISED = 10
 """Queries: what is past them is seldom worth a view."""

@@ -67,6 +67,9 @@ class LeaderClient:
         entry = RecipeEntry((sql,))
         return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
 
+    async def migrations(self) -> list[MigrationStatus]:
+        return list(map(_status, await self._ask("GET", "/v1/migrations")))
+
     async def migration(self, id: str) -> MigrationStatus:
         return _status(await self._ask("GET", f"/v1/migrations/{quote(id, safe='')}"))
 

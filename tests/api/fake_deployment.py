@@ -134,7 +134,7 @@ class FakeDeployment:
         self.clock: Clock = {}
         self.numbers: dict[tuple[str, str], int] = {}
         self.counters = {"hits": 0, "misses": 0, "writes": 0}
-        self.migrations: dict[str, MigrationStatus] = {}
+        self.begun: dict[str, MigrationStatus] = {}
         self.pausing = False
         """Migrations stay running until they are cancelled."""
         self.condition = "ok"
@@ -284,21 +284,24 @@ class FakeDeployment:
         if not self.pausing:
             await self.execute(sql)
         state, progress = ("running", 0.5) if self.pausing else ("done", 1.0)
-        id = f"m{len(self.migrations) + 1}"
-        self.migrations[id] = MigrationStatus(id, sql, state, "plan", progress, ("plan", "swap"))
-        return self.migrations[id]
+        id = f"m{len(self.begun) + 1}"
+        self.begun[id] = MigrationStatus(id, sql, state, "plan", progress, ("plan", "swap"))
+        return self.begun[id]
+
+    async def migrations(self) -> list[MigrationStatus]:
+        return list(reversed(self.begun.values()))
 
     async def migration(self, id: str) -> MigrationStatus:
-        if id not in self.migrations:
+        if id not in self.begun:
             raise NotFound(f'no migration "{id}"')
-        return self.migrations[id]
+        return self.begun[id]
 
     async def cancel_migration(self, id: str) -> MigrationStatus:
         before = await self.migration(id)
         if before.state == "running":
             error = ("cancelled", f'migration "{id}" was cancelled', None)
-            self.migrations[id] = MigrationStatus(id, before.sql, "cancelled", "plan", 0.5, before.steps, error)
-        return self.migrations[id]
+            self.begun[id] = MigrationStatus(id, before.sql, "cancelled", "plan", 0.5, before.steps, error)
+        return self.begun[id]
 
     def tables(self) -> list[TableSchema]:
         names = self.database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()

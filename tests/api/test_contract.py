@@ -312,6 +312,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/tables/{table}/streams/{stream}",
         "DELETE /v1/tables/{table}/streams/{stream}",
         "POST /v1/migrations",
+        "GET /v1/migrations",
         "GET /v1/migrations/{id}",
         "POST /v1/archive",
         "DELETE /v1/migrations/{id}",

@@ -66,6 +66,12 @@ async def test_any_host_and_any_id_stand_in_the_address() -> None:
     await door.close()
 
 
+async def test_all_of_them_are_listed() -> None:
+    door = client(lambda _: httpx.Response(200, json=[DONE, {**DONE, "id": "2", "state": "running"}]))
+    assert [(each.id, each.state) for each in await door.migrations()] == [("1", "done"), ("2", "running")]
+    await door.close()
+
+
 async def test_what_made_it_fail_is_raised() -> None:
     failed = {**DONE, "state": "failed", "error": ["already_exists", '"v" exists already', "drop it"]}
     with pytest.raises(AlreadyExists) as raised:

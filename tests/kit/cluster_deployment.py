@@ -137,6 +137,9 @@ class PlainLeader:
         self._migrations[id] = MigrationStatus(id, sql, "done", "", 1.0, ("all of it",))
         return self._migrations[id]
 
+    async def migrations(self) -> list[MigrationStatus]:
+        return list(reversed(self._migrations.values()))
+
     async def migration(self, id: str) -> MigrationStatus:
         if self.away:
             raise no_leader("it is away")

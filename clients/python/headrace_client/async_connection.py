@@ -91,6 +91,14 @@ class AsyncConnection:
         """Queue DDL statements as one migration; ``wait()`` for it."""
         return AsyncMigration(self, await self.send(calls.migrate(sql)))
 
+    async def migrations(self) -> list[Progress]:
+        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+        return await self.send(calls.migrations())
+
+    def migration(self, id: str) -> AsyncMigration:
+        """One of them, to be watched or cancelled."""
+        return AsyncMigration(self, id)
+
     async def tables(self) -> list[Record]:
         return list((await self.send(calls.show("/v1/tables")))["tables"])
 

@@ -150,6 +150,10 @@ def migrate(sql: str) -> Call[str]:
     return Call("POST", "/v1/migrations", lambda answer: str(answer["id"]), to_json({"sql": sql}))
 
 
+def migrations() -> Call[list[Progress]]:
+    return Call("GET", "/v1/migrations", lambda answer: list(map(progress, answer["migrations"])))
+
+
 def migration(id: str) -> Call[Progress]:
     return Call("GET", f"/v1/migrations/{quote(id, safe='')}", progress)
 

@@ -90,6 +90,14 @@ class Connection:
         """Queue DDL statements as one migration; ``wait()`` for it."""
         return Migration(self, self.send(calls.migrate(sql)))
 
+    def migrations(self) -> list[Progress]:
+        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+        return self.send(calls.migrations())
+
+    def migration(self, id: str) -> Migration:
+        """One of them, to be watched or cancelled."""
+        return Migration(self, id)
+
     def tables(self) -> list[Record]:
         return list(self.send(calls.show("/v1/tables"))["tables"])
 

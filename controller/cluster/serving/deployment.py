@@ -23,7 +23,7 @@ from controller.cluster.serving.cluster_hosts import ClusterHosts
 from controller.cluster.serving.connections import Connections, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, with_leaders_view
-from controller.deployment import ArchivedPositions, MigrationStatus
+from controller.deployment import KILLED, ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
 from controller.serving import BUDGET, Serving
@@ -46,6 +46,9 @@ class LeaderDoor(Protocol):
 
     async def start(self, sql: str) -> MigrationStatus:
         """Queue a migration; raises errors of its planning."""
+
+    async def migrations(self) -> list[MigrationStatus]:
+        """Those that wait or run, and those that ended lately; the latest first."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 
@@ -164,6 +167,10 @@ class ClusterDeployment(Serving):
         again = not entry.statements  # A reader may be asked for repeatedly.
         try:
             await self._asked(lambda: self._leader.run(entry, sql), again=again)
+        except asyncio.CancelledError as error:
+            if KILLED in error.args:
+                await self._cancel(sql)
+            raise
         finally:
             # Also if it failed: perhaps another process has just made it.
             await self.directory.refresh()
@@ -173,8 +180,18 @@ class ClusterDeployment(Serving):
                 hint="it will when ZooKeeper is back; other api processes may know already",
             )
 
+    async def _cancel(self, sql: str) -> None:
+        """The latest migration of this text, if it has not ended: that of whoever was stopped."""
+        for each in await self.migrations():
+            if each.sql == sql and each.state in ("queued", "running"):
+                await self.cancel_migration(each.id)
+                return
+
     async def migrate(self, sql: str) -> MigrationStatus:
         return await self._asked(lambda: self._leader.start(sql), again=False)
+
+    async def migrations(self) -> list[MigrationStatus]:
+        return await self._asked(self._leader.migrations, again=True)
 
     async def migration(self, id: str) -> MigrationStatus:
         status = await self._asked(lambda: self._leader.migration(id), again=True)

@@ -171,6 +171,33 @@ async def test_a_bulk_job_is_most_of_its_migration(tmp_path: Path, monkeypatch: 
     assert computing[0] < 0.1, "what comes before it is short"
 
 
+@pytest.mark.parametrize("killed", [True, False])
+async def test_kill_cancels_the_migration_that_a_statement_waits_for_and_a_client_that_leaves_does_not(
+    tmp_path: Path, killed: bool
+) -> None:
+    deployment = await opened(tmp_path, Watched())
+    try:
+        await fill(deployment)
+        statement = asyncio.create_task(deployment.execute(RANKING.split(";")[0]))
+        async with asyncio.timeout(20):
+            while (await deployment.migrations())[0].state != "running":
+                await asyncio.sleep(0.005)
+            if killed:
+                (one,) = deployment.running()
+                await deployment.execute(f"KILL {one.id}")
+                with pytest.raises(Cancelled, match="KILL"):
+                    await statement
+            else:
+                statement.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await statement
+                assert (await deployment.migrations())[0].state == "running"
+                await deployment.cancel_migration((await deployment.migrations())[0].id)
+            assert (await ended(deployment, (await deployment.migrations())[0].id)).state == "cancelled"
+    finally:
+        await deployment.close()
+
+
 async def test_each_state_of_a_migration_that_is_cancelled(tmp_path: Path) -> None:
     deployment = await opened(tmp_path, Watched())
     try:
@@ -182,6 +209,8 @@ async def test_each_state_of_a_migration_that_is_cancelled(tmp_path: Path) -> No
         deployment.stopping()
         assert [(await ended(deployment, each)).state for each in (runs, waits)] == ["cancelled", "cancelled"]
         assert (await deployment.cancel_migration(runs)).state == "cancelled", "it has ended"
+        listed = await deployment.migrations()
+        assert [(each.id, each.state) for each in listed[:2]] == [(waits, "cancelled"), (runs, "cancelled")]
         with pytest.raises(NotFound):
             await deployment.cancel_migration("nothing")
     finally:

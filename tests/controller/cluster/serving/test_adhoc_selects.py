@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from domains.errors import BadRequest, NotServed, ReadTimeout
+from controller.deployment import MigrationStatus
+from domains.errors import BadRequest, Cancelled, NotServed, ReadTimeout
 from domains.plan.graph import DomainIndex
+from migrations.recipe import RecipeEntry
 from tests.kit.cluster_deployment import InProcess, open_cluster
 from worker.protocol.cuts import CutEntries, CutRead, CutTaken, EvaluateRequest, ReadCut
 from worker.protocol.messages import CloseDomain, ConnectionLost, NotHere, Role
@@ -278,3 +280,31 @@ def cuts_of(worker: Worker) -> HeldCuts:
     server = worker.server.handler.__self__  # type: ignore[attr-defined]
     assert isinstance(server, WorkerServer)
     return server._cuts
+
+
+async def test_kill_cancels_the_leaders_migration(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql, cancelled = "CREATE TABLE slow (id INT PRIMARY KEY)", list[str]()
+    began = asyncio.Event()
+
+    async def run(entry: RecipeEntry, text: str) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def migrations() -> list[MigrationStatus]:
+        ended, runs = (MigrationStatus(id, sql, state, "", 0.5, ()) for id, state in (("9", "done"), ("8", "running")))
+        return [ended, runs]
+
+    async def cancel(id: str) -> MigrationStatus:
+        cancelled.append(id)
+        return (await migrations())[1]
+
+    for each in (run, migrations, cancel):
+        monkeypatch.setattr(cluster.leader, each.__name__, each)
+    statement = asyncio.create_task(cluster.execute(sql))
+    async with asyncio.timeout(20):
+        await began.wait()
+        (one,) = cluster.running()
+        await cluster.execute(f"KILL {one.id}")
+        with pytest.raises(Cancelled, match="KILL"):
+            await statement
+    assert cancelled == ["8"]
