@@ -36,6 +36,8 @@ class MemoryZooKeeper:
         self._sessions: dict[int, MemorySession] = {}
         """Those that live, connected or not."""
         self._expiries: dict[int, asyncio.TimerHandle] = {}
+        self._returning: list[MemorySession] = []
+        """Of processes that can reach it again since it was stopped; it may have ended them before."""
         self._last_session = 0
         self._deployments = 0
 
@@ -66,6 +68,14 @@ class MemoryZooKeeper:
                 session.join()
             else:
                 self._let_expire(session)
+        returning, self._returning = self._returning, []
+        for session in returning:
+            if session.reachable and not session.connected:
+                session.join()
+
+    def returns(self, session: MemorySession) -> None:
+        """Its process can reach this again, when it runs."""
+        self._returning.append(session)
 
     def forget(self) -> None:
         """Lose the disks: no znode and no session is left."""
@@ -220,6 +230,8 @@ class MemorySession:
         self.reachable = True
         if self._server.running:
             self.join()
+        else:
+            self._server.returns(self)
 
     def drop(self) -> None:
         """Lose the connection, and with it all watches, which are called as by ZooKeeper's clients."""

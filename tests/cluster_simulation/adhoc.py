@@ -7,6 +7,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from worker.rocks.stored_table import ViewedTable
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.client import Client
+    from tests.cluster_simulation.rebuilds import Losses
     from tests.cluster_simulation.storage import CrashStore
 
 ENTRIES = 3
@@ -117,6 +119,13 @@ class Shown:
     table: str
     ids: tuple[int, ...]
     clock: Clock
+    made_again: dict[int, int]
+    """How often each shard had been, when it was asked."""
+
+    def holds_up_to(self, shard: int, losses: Losses) -> float:
+        """The position up to which those of the shard still stand for the rows that they stood for then."""
+        later = losses.archived.get(shard, [])[self.made_again.get(shard, 0) :]
+        return min((archived.get(self.table, 0) for archived in later), default=inf)
 
 
 @dataclass
@@ -139,6 +148,7 @@ class AdHocSelects:
         while loop.time() < end:
             await asyncio.sleep(self.random.random() * self.pace * 3)
             sql = self.random.choice(list(SELECTS))
+            made_again = {shard: len(each) for shard, each in client.cluster.losses.archived.items()}
             try:
                 question = _question(client.directory.state, sql)
                 shards = client.cluster.shards
@@ -149,7 +159,7 @@ class AdHocSelects:
                 self.refused += 1
                 continue
             assert all(row[0] == row[1] for row in rows if SELECTS[sql] == "marks"), f"{sql} shows {rows}"
-            self.shown.append(Shown(sql, SELECTS[sql], tuple(int(row[0]) for row in rows), clock))
+            self.shown.append(Shown(sql, SELECTS[sql], tuple(int(row[0]) for row in rows), clock, made_again))
 
     async def _evaluate(self, question: Question, cut: EvaluationCut) -> Rows:
         """As an evaluator does, but that all is read before it is used, since nobody may wait on this thread."""
@@ -189,9 +199,9 @@ class AdHocSelects:
         return entries
 
     def judge(
-        self, state: State, order: dict[str, dict[int, dict[int, int]]], unsure: set[int], lost: dict[str, set[int]]
+        self, state: State, order: dict[str, dict[int, dict[int, int]]], unsure: set[int], losses: Losses
     ) -> None:
-        """``order``: table → shard → id → position. Of ``unsure`` and ``lost`` rows nothing is known."""
+        """``order``: table → shard → id → position. Of ``unsure`` and lost rows nothing is known."""
         for one in self.shown:
             schema = state.catalog.tables[one.table]
             ids = set(one.ids)
@@ -199,7 +209,10 @@ class AdHocSelects:
             assert not doubled, f"{one.sql} shows {sorted(doubled)} more than once"
             for shard, places in order.get(one.table, {}).items():
                 at = one.clock[base_shard(one.table, schema.generation, shard, state.shards)]
-                sure = places.keys() - unsure - lost.get(one.table, set())
+                last = one.holds_up_to(shard, losses)
+                sure = (
+                    {id for id, place in places.items() if place <= last} - unsure - losses.rows.get(one.table, set())
+                )
                 due = {id for id in sure if places[id] <= at}
                 assert ids & sure == due, (
                     f"{one.sql} at {at} of shard {shard} shows {sorted((ids & sure) - due)} beside what was there, and "

@@ -34,6 +34,9 @@ class Losses:
     """Whether there is an operator yet: before that no disk is lost, since nobody would ever give it up."""
     rebuilt: int = 0
     """Shards that were made again."""
+    archived: dict[int, list[dict[str, int]]] = field(default_factory=dict)
+    """By shard, for each time that it was made again: by table, the position up to which it is what it was. What comes
+    behind may have positions that other rows had."""
     by_runs: int = 0
     """Tables that were loaded from what a job had folded."""
     refilled: int = 0
@@ -46,6 +49,7 @@ class Losses:
     def give_up(self, shard: int, archived: dict[str, int], left: Iterable[CrashStore]) -> None:
         """What was on the shard's lost disks behind these positions is lost. They are by table. ``left`` are disks of
         the shard that are there: an operator gives up one, too, whose workers are only away for a while."""
+        self.archived.setdefault(shard, []).append(archived)
         for store in (*self.disks.pop(DomainIndex(shard), ()), *left):
             for schema in store.tables():
                 name = schema.name

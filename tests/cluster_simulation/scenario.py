@@ -410,8 +410,7 @@ class Scenario:
             self.counts |= self.backups.counts
         order = checks.log_order(cluster, decided, state, ("marks", "tags"))
         self.ledger.judge(stored, order)
-        if not cluster.losses.rebuilt:  # Else positions stand for rows that were given up, and sent again, too.
-            self.ad_hoc.judge(state, order, self.ledger.twice, self.ledger.lost)
+        self.ad_hoc.judge(state, order, self.ledger.twice, cluster.losses)
         self.counts["ad-hoc answers"], self.counts["ad-hoc refusals"] = len(self.ad_hoc.shown), self.ad_hoc.refused
         oracle = checks.LedgerOracle(stored)
         try:

@@ -161,3 +161,21 @@ async def test_the_memory_twin_is_deterministic() -> None:
     assert StateChange.LEADER.value in " ".join(first)
     for _ in range(5):
         assert await once() == first
+
+
+async def test_whose_session_has_ended_and_who_is_back_while_the_server_is_away_goes_on_with_it() -> None:
+    server = MemoryZooKeeper(timeout=0.05)
+    authority = server.authority()
+    await authority.start(create=True)
+    first = authority.session.id
+    authority.cut()
+    async with asyncio.timeout(10):
+        while server.lives(first):
+            await asyncio.sleep(0.01)
+        server.stop()
+        authority.mend()
+        server.start()
+        assert await authority.read() == (None, 0)
+    assert server.lives(authority.session.id)
+    assert authority.session.id != first
+    await authority.close()

@@ -41,8 +41,9 @@ from worker.reader_map.merging import HeldRow
 
 
 class AcknowledgedPositions:
-    """The positions of writes that this process has seen answered. If a shard's disk is lost later, other workers may
-    not know its last writes, but the processes that wrote them do."""
+    """The positions of writes that this process has seen answered, or has shown in an answer. If a shard's disk is lost
+    later, other workers may not know its last writes, but the processes that wrote or read them do. So no position that
+    a client may have in a token ever comes to stand for another write."""
 
     def __init__(self) -> None:
         self.positions: Clock = {}
@@ -51,10 +52,13 @@ class AcknowledgedPositions:
     def note(self, answer: Written | Refused) -> None:
         # Called for every write, whose clock has one base: a third of a microsecond.
         if isinstance(answer, Written):
-            positions = self.positions
-            for base, position in answer.clock.items():
-                if position > positions.get(base, 0):
-                    positions[base] = position
+            self.heard(answer.clock)
+
+    def heard(self, clock: Clock) -> None:
+        positions = self.positions
+        for base, position in clock.items():
+            if position > positions.get(base, 0):
+                positions[base] = position
 
     def forget(self, state: State) -> None:
         """Forget dropped tables. (A later table of the name has other base shards; an altered table keeps its own.)"""
@@ -229,7 +233,9 @@ class ClusterHosts:
         async def answer(question: Question, cut: EvaluationCut) -> Rows:
             return await self._evaluators.answer(question, cut, budget)
 
-        return await self._cuts.answer(bases, question, answer, self.write_timeout)
+        rows, clock = await self._cuts.answer(bases, question, answer, self.write_timeout)
+        self.acknowledged.heard(clock)
+        return rows, clock
 
     async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
         deadline = self._deadline()
