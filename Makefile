@@ -65,8 +65,8 @@ simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong
 damage: $(INSTALLED)  ## invert bits of every file of data directories, archive, cluster; cut, delete; SECONDS=600 SEED=1
 	@$(BIN)/python -m tests.damage --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
-hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line
-	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
+hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line; SOAK=3600: all at once
+	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SOAK),--soak $(SOAK))
 
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash

@@ -38,6 +38,7 @@ from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
 from controller.statements.shapes import AdHocMode, AskedShapes
 from controller.statements.sharded_write import write_numbered, write_parts
+from controller.statements.texts import Texts
 from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -91,7 +92,7 @@ class Serving(ABC):
         self._retired = [0, 0]
         """Hits and misses of retired look-ups."""
         self.budget = budget
-        self.selects = Selects(self, AskedShapes(ad_hoc, kept_nowhere))
+        self.selects = Selects(self, AskedShapes(ad_hoc, kept_nowhere), Texts())
         self._statements = Statements(self, self.selects)
 
     @property

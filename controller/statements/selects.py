@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 from time import monotonic, perf_counter
 from typing import Protocol, TypeVar
 
@@ -15,7 +16,8 @@ from controller.deployment import ArchivedPositions, QueryInfo, StatementResult,
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
-from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant
+from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
+from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
 from domains.language.coercion import coerce, json_value, row_coercer
@@ -39,11 +41,15 @@ Answer = TypeVar("Answer")
 
 PLANS = 200
 """Plans that are remembered while the schema stays: an application asks some hundred shapes."""
+PLANNED_CHARACTERS = 200_000
+"""Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
 
 SIZES_SECONDS = 10.0
 """After which tables are counted again for the order of joins."""
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
+LISTED_CHARACTERS = 4_000
+"""Of a statement that is listed: there may be 10,000 of them."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -90,10 +96,15 @@ class PreparedSelect:
 class Selects:
     """Answers SELECTs of one deployment."""
 
-    def __init__(self, deployment: StatementPort, shapes: AskedShapes) -> None:
+    def __init__(self, deployment: StatementPort, shapes: AskedShapes, texts: Texts) -> None:
         self._deployment = deployment
         self.shapes = shapes
-        self._plans: dict[str, tuple[PlannedView, EvaluationPlan]] = {}
+        self.texts = texts
+        self._lock = Lock()
+        """Around plans that are remembered, not their making: a text that is long is planned in a thread."""
+        self._plans: dict[str, tuple[int, PlannedView, EvaluationPlan]] = {}
+        """With the characters of their texts."""
+        self._characters = 0
         self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
         """Those of several tables, by the time when these were counted."""
         self._plans_of: State | None = None
@@ -119,37 +130,35 @@ class Selects:
     async def explain(self, statement: SelectStatement) -> str:
         """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
         run, and nothing kept."""
-        select = self._prepared(statement)
+        select = await self._unless_long(statement.sql, lambda state: self._prepared(statement, state))
         view = self._view_of(select)
         if view is not None:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
-        after, _ = plan_readers(self._deployment.state, [select.ad_hoc.definition()], one_domain)
-        found = [shape.variants.get(select.ad_hoc.name) for shape in self.shapes.known.values()]
-        variant = next((each for each in found if each is not None), None)
+        variant = self.shapes.variant(select.ad_hoc.name)
         why = "not kept: it was not asked yet" if variant is None else self._why(variant)
         rows = await self._deployment.table_rows(select.plan.tables)
-        statistics = statistics_of(self._deployment.state.catalog, rows)
-        _, ordered = plan_evaluation(self._deployment.state, select.ad_hoc.definition(), statistics)
-        plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
-        return "\n".join(
-            (
-                f"answered over the base tables; {why}",
-                explained(ordered, statistics),
-                "a view of it would be",
-                plan,
-            )
-        )
+
+        def told(state: State) -> str:
+            statistics = statistics_of(state.catalog, rows)
+            _, ordered = plan_evaluation(state, select.ad_hoc.definition(), statistics)
+            after, _ = plan_readers(state, [select.ad_hoc.definition()], one_domain)
+            plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
+            evaluated = f"answered over the base tables; {why}", explained(ordered, statistics)
+            return "\n".join((*evaluated, "a view of it would be", plan))
+
+        return await self._unless_long(statement.sql, told)
 
     async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], Rows, Clock]:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
-        select = self._prepared(statement)
+        sql = statement.sql
+        select = await self._unless_long(sql, lambda state: self._prepared(statement, state))
         planned, arguments = select.planned, select.arguments
         view = self._view_of(select)
         if view is not None:
             served = self._deployment.state.planned[view]
-            self._counted(select, statement)
+            await self._counted(select, statement)
             try:
                 page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
             except NotFound:
@@ -166,13 +175,15 @@ class Selects:
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
         if planned.finish is not None:
-            evaluated = self._verbatim(statement)  # What is done to the rows of a view when it is read sinks to tables.
+            # What is done to the rows of a view when it is read sinks to tables.
+            evaluated = await self._unless_long(sql, lambda state: self._verbatim(statement, state))
         else:
             evaluated = select
         planned, plan = await self._in_order(evaluated)
         binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(evaluated.arguments)
-        (shape, variant), began = self._counted(select, statement), perf_counter()
+        shape, variant = await self._counted(select, statement)
+        began = perf_counter()
         spark = self.by_spark
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, statement, spark))
         rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
@@ -189,60 +200,78 @@ class Selects:
     async def _by_spark(
         self, statement: SelectStatement, spark: SparkSelects, budget: Budget
     ) -> tuple[Rows, Clock] | None:
-        select = self._verbatim(statement)
+        select = await self._unless_long(statement.sql, lambda state: self._verbatim(statement, state))
         return await spark.answer(self._deployment, select.ad_hoc.definition(), select.plan, budget)
 
-    def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
+    async def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
         ad_hoc = select.ad_hoc
         text = self._texts.get(ad_hoc.name)
         if text is None:
-            text = self._texts[ad_hoc.name] = shape_text(statement.query)
+            written = await self._unless_long(statement.sql, lambda _: shape_text(statement.query))
+            text = self._texts[ad_hoc.name] = listed_text(written)
             if len(self._texts) > TEXTS:
                 del self._texts[next(iter(self._texts))]
-        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql, ad_hoc.reusable)
+        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
 
     def _why(self, variant: Variant) -> str:
         return variant.why(self.shapes.mode, self.shapes.nowhere)
 
     # --- planning -------------------------------------------------------------------------------------------
 
-    def _prepared(self, statement: SelectStatement) -> PreparedSelect:
+    async def _unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
+        """What is done with a text, on the event loop only where that is short.
+
+        :raises SchemaChanged: meanwhile.
+        """
+        state = self._deployment.state
+        if not self.texts.is_left(sql):
+            return work(state)
+        found = await self.texts.aside(lambda: work(state))
+        if self._deployment.state is not state:
+            raise SchemaChanged("of the statement")
+        return found
+
+    def _prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """What to read it with: with its constants as parameters, or else with them in its text."""
-        catalog = self._deployment.state.catalog
-        ad_hoc = parameterise(statement.query, catalog, statement.params)
+        ad_hoc = parameterise(statement.query, state.catalog, statement.params)
         try:
-            planned, plan = self._planned(ad_hoc)
+            planned, plan = self._planned(ad_hoc, state)
             arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
             if arguments is not None:
                 return PreparedSelect(ad_hoc, planned, plan, arguments)
         except Unsupported:
             pass  # With its constants in the text it may be supported.
-        return self._verbatim(statement)
+        return self._verbatim(statement, state)
 
-    def _verbatim(self, statement: SelectStatement) -> PreparedSelect:
+    def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """With all constants in the text."""
-        ad_hoc = replace(
-            verbatim(statement.query, self._deployment.state.catalog, statement.params), reusable=not statement.params
-        )
-        planned, plan = self._planned(ad_hoc)
+        ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
+        planned, plan = self._planned(ad_hoc, state)
         arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
         return PreparedSelect(ad_hoc, planned, plan, arguments or ())
 
-    def _planned(self, ad_hoc: AdHoc) -> tuple[PlannedView, EvaluationPlan]:
+    def _planned(self, ad_hoc: AdHoc, state: State) -> tuple[PlannedView, EvaluationPlan]:
         """:raises Unsupported: it is right SQL that is not done."""
-        state = self._deployment.state
-        if self._plans_of is not state:
-            self._plans.clear()
-            self._ordered.clear()
-            self._plans_of = state
-        known = self._plans.pop(ad_hoc.name, None)
-        if known is None:
-            known = plan_evaluation(state, ad_hoc.definition())
-        self._plans[ad_hoc.name] = known
-        if len(self._plans) > PLANS:
-            self._ordered.pop(next(iter(self._plans)), None)
-            del self._plans[next(iter(self._plans))]
-        return known
+        name = ad_hoc.name
+        with self._lock:
+            if self._plans_of is not state:
+                self._plans.clear()
+                self._ordered.clear()
+                self._plans_of, self._characters = state, 0
+            known = self._plans.pop(name, None)
+            if known is not None:
+                self._plans[name] = known
+                return known[1:]
+        made = plan_evaluation(state, ad_hoc.definition())
+        with self._lock:
+            if self._plans_of is state and name not in self._plans:
+                self._plans[name] = len(ad_hoc.view_sql), *made
+                self._characters += len(ad_hoc.view_sql)
+                while len(self._plans) > PLANS or self._characters > PLANNED_CHARACTERS:
+                    oldest = next(iter(self._plans))
+                    self._ordered.pop(oldest, None)
+                    self._characters -= self._plans.pop(oldest)[0]
+        return made
 
     async def _in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
         """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
@@ -256,7 +285,12 @@ class Selects:
             if self._deployment.state is not state:
                 raise SchemaChanged(", ".join(rows))
             statistics = statistics_of(state.catalog, rows)
-            known = self._ordered[name] = now, *plan_evaluation(state, select.ad_hoc.definition(), statistics)
+            plan = await self._unless_long(
+                select.ad_hoc.view_sql, lambda state: plan_evaluation(state, select.ad_hoc.definition(), statistics)
+            )
+            known = now, *plan
+            if name in self._plans:  # They go together.
+                self._ordered[name] = known
         return known[1], known[2]
 
     def _view_of(self, select: PreparedSelect) -> str | None:
@@ -273,7 +307,7 @@ class Selects:
         """Make an automatic view, and drop the one that was asked longest ago where there are too many."""
         ad_hoc = select.ad_hoc
         try:
-            if not self._is_partial(ad_hoc):
+            if not await self._unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
                 rows = sum((await self._deployment.table_rows(select.plan.tables)).values())
                 if rows > FULL_ROWS:
                     variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
@@ -313,10 +347,6 @@ class Selects:
         if name in self._deployment.state.catalog.views:
             await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
 
-    def _is_partial(self, ad_hoc: AdHoc) -> bool:
-        after, _ = plan_readers(self._deployment.state, [ad_hoc.definition()], one_domain)
-        return bool(after.planned[ad_hoc.name].reader.key)
-
     async def settled(self) -> None:
         """When no automatic view is being made or dropped."""
         await asyncio.gather(*self._keeping)
@@ -325,6 +355,11 @@ class Selects:
         for task in list(self._keeping):
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
+
+
+def _is_partial(ad_hoc: AdHoc, state: State) -> bool:
+    after, _ = plan_readers(state, [ad_hoc.definition()], one_domain)
+    return bool(after.planned[ad_hoc.name].reader.key)
 
 
 def _finished(bound: BoundLookup, planned: PlannedView, rows: Rows) -> Rows:

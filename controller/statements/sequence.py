@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.statements.selects import Selects, StatementPort
-from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, Texts
+from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT
 from domains.engine.clock import latest
 from domains.errors import Cancelled, HeadraceError, NotFound
 from domains.language.coercion import json_value
@@ -119,7 +119,7 @@ class Statements:
     def __init__(self, deployment: StatementPort, selects: Selects) -> None:
         self._deployment = deployment
         self._selects = selects
-        self.texts = Texts()
+        self.texts = selects.texts
         self.running = RunningStatements()
 
     async def execute(

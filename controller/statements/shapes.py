@@ -14,6 +14,7 @@ recipe, so a start begins without them.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -30,7 +31,16 @@ SHAPES = 500
 VARIANTS = 20
 """Of a shape that are told apart, those asked latest: the ones that are asked again and again are among them."""
 SHAPE_CHARACTERS = 2_000
-"""Of a shape's text that are shown."""
+"""Of a shape's text that are kept, and shown."""
+DIGITS = 16
+"""Of the digest that tells long ones apart."""
+
+
+def listed_text(text: str) -> str:
+    """A shape's text as it is listed and known by: of one that is long, its beginning and a digest."""
+    if len(text) <= SHAPE_CHARACTERS:
+        return text
+    return f"{text[:SHAPE_CHARACTERS]} … {hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
 
 
 class AdHocMode(StrEnum):
@@ -111,7 +121,7 @@ class AskedShapes:
         return self.mode is AdHocMode.KEEP and not self.nowhere
 
     def asked(self, text: str, name: str, view_sql: str, reusable: bool) -> tuple[Shape, Variant]:
-        shape = self.known.pop(text, None) or Shape(text[:SHAPE_CHARACTERS])
+        shape = self.known.pop(text, None) or Shape(text)
         self.known[text] = shape
         variant = shape.variants.pop(name, None) or self.kept.get(name) or Variant(view_sql, reusable)
         shape.variants[name] = variant
@@ -124,6 +134,11 @@ class AskedShapes:
         if len(self.known) > SHAPES:
             del self.known[next(iter(self.known))]
         return shape, variant
+
+    def variant(self, name: str) -> Variant | None:
+        """The one that a view of this name answers."""
+        found = (shape.variants.get(name) for shape in self.known.values())
+        return next((each for each in found if each is not None), None)
 
     def keep(self, name: str, variant: Variant) -> None:
         variant.view = name

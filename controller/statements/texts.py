@@ -74,6 +74,10 @@ class Texts:
         await self.check(sql)
         return self._known.statements(sql)
 
+    def is_left(self, sql: str) -> bool:
+        """Whether what is done with a text is too long for the loop, and there is a thread for it."""
+        return self._thread is not None and len(sql) > SHORT_TEXT
+
     async def aside(self, work: Callable[[], Found]) -> Found:
         """What takes longer than the loop may be held, in Python that gives the lock away in between."""
         assert self._thread is not None

@@ -73,6 +73,31 @@ def _insert(rng: random.Random) -> str:
     return "INSERT INTO bag VALUES " + ",".join(f"({rng.randrange(10**6)},1)" for _ in range(80_000))
 
 
+def _select(rng: random.Random) -> str:
+    """A long one that is allowed."""
+    columns = ",".join(f"a + {each} AS c{each}" for each in range(900))
+    return f"SELECT {columns} FROM t WHERE a IN ({','.join(str(rng.randrange(10**6)) for _ in range(9_000))})"
+
+
+def _folded(rng: random.Random) -> str:
+    return f"SELECT STR_TO_DATE(REPEAT('1', 1000000), REPEAT('%d', 100000)), {rng.randrange(10**6)}"
+
+
+def _made(rng: random.Random) -> str:
+    name = f"Made{rng.randrange(10)}"
+    return f"CREATE OR REPLACE EXT VIEW {name} AS SELECT a, COUNT(*) FROM t WHERE a > ? GROUP BY a; DROP VIEW {name}"
+
+
+def getting(path: str, body: Callable[[random.Random], object]) -> Line:
+    """One body of JSON after another."""
+
+    async def line(target: Target) -> None:
+        while True:
+            await post(target, path, json.dumps(body(target.rng)).encode())
+
+    return line
+
+
 async def rows_as_json(target: Target) -> None:
     body = json.dumps({"rows": [{"a": each, "b": each} for each in range(80_000)]}).encode()
     while True:
@@ -210,6 +235,13 @@ LINES: dict[str, tuple[Line, str]] = {
         asking(lambda rng: f"SELECT COUNT(*) FROM t x, t y WHERE x.a + y.a < -{rng.randrange(10**6)}"),
         "200",
     ),
+    "select": (asking(_select), "200"),
+    "explain": (asking(lambda rng: "EXPLAIN " + _select(rng)), "200"),
+    "folding": (asking(_folded), "413"),
+    "long texts": (asking(lambda rng: f"SELECT REPEAT(x.b, 100), {rng.randrange(10**6)} FROM t x, t y"), "413"),
+    "definitions": (asking(_made), "200"),
+    "finish": (getting("/v1/views/Late/lookup", lambda rng: {"keys": [[rng.randrange(90), "x%"]]}), "200"),
+    "pages": (getting("/v1/views/Whole/lookup", lambda rng: {"keys": [[]]}), "200"),
     "brackets": (asking(lambda rng: "SELECT " + "(" * 490_000 + ")" * 490_000), "413"),
     "references": (references, "413"),
     "unread": (unread, "closed"),

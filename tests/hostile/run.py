@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -19,7 +21,10 @@ import httpx
 from tests.hostile.lines import LINES, Target
 
 SCHEMA = """CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b TEXT); CREATE TABLE bag (a BIGINT, b BIGINT);
-CREATE EXT VIEW V AS SELECT id, a FROM t WHERE id = ?; CREATE EXT VIEW Wide AS SELECT b FROM t WHERE id = ?"""
+CREATE EXT VIEW V AS SELECT id, a FROM t WHERE id = ?; CREATE EXT VIEW Wide AS SELECT b FROM t WHERE id = ?;
+CREATE TABLE many (id BIGINT PRIMARY KEY, a BIGINT, b TEXT); CREATE EXT VIEW Whole AS SELECT id, a, b FROM many;
+CREATE EXT VIEW Late AS SELECT id, a, b FROM many WHERE a > ? OR b LIKE ? ORDER BY b, id"""
+MANY_ROWS = 50_000
 LIMITS = ("--request-timeout", "2", "--max-connections-per-address", "300")
 """Beside the defaults, so that what takes a minute takes seconds."""
 P99_SECONDS = 0.050
@@ -60,11 +65,13 @@ class Seen:
 
 
 @contextlib.asynccontextmanager
-async def server(directory: Path) -> AsyncIterator[tuple[int, int]]:
+async def server(directory: Path, *options: str) -> AsyncIterator[tuple[int, int]]:
     """Port and process."""
-    command = [sys.executable, "-m", "headrace", "serve", "--data", str(directory / "data"), "--port", "0", *LIMITS]
+    serve = (sys.executable, "-m", "headrace", "serve", "--data", str(directory / "data"), "--port", "0")
+    command = [*serve, *LIMITS, *options]
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         try:
             assert process.stdout is not None
             port = None
@@ -73,6 +80,10 @@ async def server(directory: Path) -> AsyncIterator[tuple[int, int]]:
                 assert line, f"the server ended: see {log.name}"
                 port = re.search(r"127\.0\.0\.1:(\d+)", line)
             yield int(port[1]), process.pid
+        except Exception:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                print(f"the server ended with {process.wait(10)}: {Path(log.name).read_text()[-5_000:]}")
+            raise
         finally:
             process.terminate()
             process.wait(60)
@@ -87,29 +98,38 @@ async def prepare(port: int) -> None:
         (await http.post("/v1/sql", json={"sql": SCHEMA})).raise_for_status()
         rows = [{"id": each, "a": each, "b": "x" * 10_000} for each in range(10)]
         (await http.post("/v1/tables/t/rows", json={"rows": rows})).raise_for_status()
+        many = [{"id": each, "a": each % 100, "b": f"{each % 977} of many"} for each in range(MANY_ROWS)]
+        (await http.post("/v1/tables/many/rows", json={"rows": many})).raise_for_status()
 
 
-def resident(pid: int) -> int:
-    """Of the process and the children that it has."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+def resident(pid: int, *, children: bool = True) -> int:
+    """Of the process, and of the children that it has."""
+    others = [path.read_text("ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children") if children]
     total = 0
-    for each in (str(pid), *children):
+    for each in (str(pid), *chain.from_iterable(others)):
         with contextlib.suppress(OSError):
-            total += int(re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{each}/status").read_text("ascii"))[1]) * 1024  # type: ignore[index]
+            found = re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{each}/status").read_text("ascii"))
+            total += int(found[1]) * 1024 if found else 0  # One that ends has none.
     return total
 
 
-async def beside(name: str, port: int, pid: int, seconds: float, seed: int) -> Seen:
-    """Run the line, and another process that polls."""
-    target = Target(port, random.Random(seed))
-    before = most = resident(pid)
+async def beginning(port: int) -> asyncio.subprocess.Process:
+    """The poller, once it polls."""
     poller = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.hostile.poller", str(port)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     assert poller.stdout is not None
-    await poller.stdout.readline()  # It has begun.
+    await poller.stdout.readline()
+    return poller
+
+
+async def beside(name: str, port: int, pid: int, seconds: float, seed: int) -> Seen:
+    """Run the line, and another process that polls."""
+    target = Target(port, random.Random(seed))
+    before = most = resident(pid)
+    poller = await beginning(port)
     line = asyncio.ensure_future(LINES[name][0](target))
     wanted, until = LINES[name][1], time.monotonic() + seconds
     while time.monotonic() < until or (

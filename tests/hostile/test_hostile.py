@@ -9,7 +9,7 @@ from tests.hostile.run import run
 
 GENEROUS = 5.0
 """Seconds, on a machine that is busy with other tests. What this is about took 9 to 90."""
-LONG = ("insert", "rows", "bodies", "statements allowed")
+LONG = ("insert", "rows", "bodies", "statements allowed", "select", "explain", "long texts", "finish", "pages")
 """They take seconds of a processor each, and have tests of their own."""
 
 

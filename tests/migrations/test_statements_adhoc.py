@@ -16,7 +16,7 @@ from migrations.query.expressions.scalar import scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import value_of
 from migrations.query.view import PlannedView, plan_view
-from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, shape_text, verbatim
 from migrations.statements.statement import SelectStatement
 from migrations.statements.subqueries import literal_node
 from tests.migrations.statement_catalog import CATALOG, one
@@ -209,6 +209,13 @@ def test_the_same_query_with_other_constants_is_the_same_view() -> None:
     assert len(views[0].name) == len("adhoc_") + 12
     assert ad_hoc("SELECT title FROM stories WHERE id = 7").name != views[0].name
     assert ad_hoc("SELECT ID FROM stories WHERE id = 7").name != views[0].name, "the answer's column is called ID"
+
+
+def test_a_shape_has_a_mark_for_each_constant_and_for_a_list_of_them() -> None:
+    sql = "SELECT id + 1 AS n, CONCAT('a', title, 'b'), 5 FROM stories WHERE id IN (1, ?, 3) AND title LIKE 'x' LIMIT 2"
+    assert shape_text(select(sql, 2).query) == (
+        "SELECT id + ? AS n, CONCAT(?, title, ?), ? FROM stories WHERE id IN (?) AND title LIKE ? LIMIT ?"
+    )
 
 
 def test_a_view_is_reusable_unless_the_users_values_are_in_its_text() -> None:

@@ -78,3 +78,23 @@ def test_after_a_pause_only_what_is_new_is_walked_over_until_nothing_is_asked() 
     collector.collect()
     assert kept() is None
     assert collector.status()["longest_whole_pause"] == pytest.approx(2 * cycles.PAUSE_SECONDS)
+
+
+@pytest.mark.usefixtures("collecting")
+def test_what_was_set_apart_is_walked_over_once_it_has_grown_though_more_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cycles, "GROWN_OBJECTS", 1_000)
+    clock = Clock()
+    gc.freeze()
+    collector = CycleCollector(lambda: False, clock)
+    clock.step = 2 * cycles.PAUSE_SECONDS
+    nodes = [Node() for _ in range(gc.get_freeze_count())]
+    kept = weakref.ref(nodes[0])
+    collector.collect()
+    nodes.clear()
+    collector.collect()
+    assert kept() is not None
+    clock.at += cycles.GROWN_SECONDS
+    collector.collect()
+    assert kept() is None

@@ -39,7 +39,7 @@ from worker.adhoc.evaluator import (
 from worker.adhoc.shard_view import Piece, RemoteView
 from worker.rocks.database import FoundEntries
 from worker.rocks.stored_table import ViewedTable
-from worker.service.status import resident_bytes
+from worker.service.system import resident_bytes
 
 Found = TypeVar("Found")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from domains.engine.clock import latest
@@ -18,6 +16,7 @@ from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
 from worker.reader_map import ReaderMap
+from worker.service.system import resident_bytes
 
 # The actual state of a worker's domains, for a leader that takes over, and the positions of its links, for a barrier.
 #
@@ -166,14 +165,3 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
             if is_reader(vertex.node.operator) and isinstance(vertex.operator, ReaderOperator)
         },
     }
-
-
-def resident_bytes(process: int | None = None) -> int:
-    """Of a process now; if the system does not say, of this one its maximum so far, and of another 0."""
-    try:
-        pages = int(Path(f"/proc/{process or 'self'}/statm").read_text("ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        if process is not None:
-            return 0
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * resource.getpagesize()

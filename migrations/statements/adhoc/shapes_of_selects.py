@@ -155,13 +155,25 @@ def verbatim(query: exp.Query, catalog: Catalog, params: Sequence[Argument] = ()
 def shape_text(query: exp.Query) -> str:
     """The SELECT with a ``?`` for each of its constants, and one for a list of them."""
     copy = query.copy()
-    for node in list(copy.find_all(exp.Literal)):
-        node.replace(exp.Placeholder())
-    for among in copy.find_all(exp.In):
-        if among.expressions and all(isinstance(each, exp.Placeholder) for each in among.expressions):
+    for among in list(copy.find_all(exp.In)):
+        if among.expressions and all(isinstance(each, (exp.Literal, exp.Placeholder)) for each in among.expressions):
             among.set("expressions", [exp.Placeholder()])
+    for node in list(copy.find_all(exp.Literal)):
+        _put(exp.Placeholder(), node)
     without_hints(copy)
     return text_of(copy)
+
+
+def _put(node: exp.Expr, old: exp.Expr) -> None:
+    """In the place of the old one. ``replace`` goes over all that stand in a list with it: 5 s for 10,000 of them."""
+    parent, key, index = old.parent, old.arg_key, old.index
+    assert parent is not None
+    assert key is not None
+    if index is None:
+        old.replace(node)
+        return
+    parent.args[key][index] = node
+    node.parent, node.arg_key, node.index = parent, key, index
 
 
 # --- making it ----------------------------------------------------------------------------------------------------
@@ -344,7 +356,7 @@ def _own(node: exp.Expr) -> Iterator[exp.Expr]:
 def _write(node: exp.Expr, value: Argument) -> None:
     """Write a value in the place of the user's ``?``."""
     if not isinstance(value, tuple):
-        node.replace(literal_node(value))
+        _put(literal_node(value), node)
         return
     parent = node.parent
     if not isinstance(parent, exp.In) or not value:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from controller.embedded.local_hosts import LocalHosts
-from controller.statements import shapes
+from controller.statements import selects, shapes
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, LimitExceeded, NotFound, ReadTimeout, Unsupported
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
+from migrations.parse.measure import SqlLimits
 from migrations.recipe import Recipe
 from worker.adhoc import cut
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
+from worker.service.child_pool import ChildPool
 from zookeeper.local_authority import stored_state
 
 TABLES = """
@@ -423,3 +426,35 @@ async def test_views_of_an_earlier_versions_recipe_are_left_out(tmp_path: Path) 
          RecipeEntry(("SELECT 1 FROM t",), ad_hoc=True), kept)
     )  # fmt: skip
     assert declared(recipe) == Recipe((table, other, RecipeEntry(("SELECT 1 FROM t",), ad_hoc=True), kept))
+
+
+async def test_a_long_select_is_planned_off_the_event_loop(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def on(name: str, work: Callable[..., Any]) -> None:
+        def noted(*arguments: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return work(*arguments)
+
+        monkeypatch.setattr(selects, name, noted)
+
+    for name in ("parameterise", "plan_evaluation", "plan_readers", "shape_text"):
+        on(name, getattr(selects, name))
+    beside = ChildPool()
+    deployment.read_within(SqlLimits(), beside)
+    numbers = ", ".join(map(str, range(1_000, 4_000)))
+    sql = f"SELECT {', '.join(f'amount + {each} AS c{each}' for each in range(100))} FROM accounts WHERE "
+    try:
+        assert await rows(deployment, sql + f"id IN (7, {numbers})") == [tuple(range(7, 107))]
+        await rows(deployment, "EXPLAIN " + sql + f"id IN (8, {numbers})")
+        assert len(threads) >= 5
+        assert {name.partition("_")[0] for name in threads} == {"texts"}
+        threads.clear()
+        assert await rows(deployment, "SELECT amount FROM accounts WHERE id = 7") == [(7,)]
+        assert {name.partition("_")[0] for name in threads} == {"MainThread"}
+        listed = [query.query for query in deployment.selects.queries()]
+        assert max(map(len, listed)) < 2 * shapes.SHAPE_CHARACTERS, "a long text is known by its beginning and a digest"
+    finally:
+        await beside.close()
