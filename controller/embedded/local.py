@@ -132,6 +132,7 @@ class LocalDeployment(Serving):
 
         engine.tell(self.changed, self._built)
         dataflow.failure_listeners.append(failed)
+        dataflow.hosted.pressure.give_way = self.selects.give_way
         look()
 
     async def _reopen(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -110,6 +110,8 @@ class Selects:
         self._plans_of: State | None = None
         self._texts: dict[str, str] = {}
         self._keeping: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._giving_way = False
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
@@ -192,9 +194,7 @@ class Selects:
         variant.seconds += took
         shape.rows += len(rows)
         if variant.pays and self.shapes.keeps and not self._keeping:
-            task = asyncio.create_task(self._keep(select, variant))
-            self._keeping.add(task)
-            task.add_done_callback(self._keeping.discard)
+            self._begin(self._keep(select, variant))
         return planned.columns, _finished(bound, planned, rows), clock
 
     async def _by_spark(
@@ -214,7 +214,7 @@ class Selects:
         return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
 
     def _why(self, variant: Variant) -> str:
-        return variant.why(self.shapes.mode, self.shapes.nowhere)
+        return variant.why(self.shapes.mode, self.shapes.obstacle)
 
     # --- planning -------------------------------------------------------------------------------------------
 
@@ -346,6 +346,28 @@ class Selects:
         self.shapes.kept.pop(name).view = None
         if name in self._deployment.state.catalog.views:
             await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
+
+    def give_way(self) -> bool:
+        """Memory is short: whether an automatic view goes, the one that was asked longest ago. Any thread may ask."""
+        if not self._giving_way and self.shapes.kept and not self._loop.is_closed():
+            self._giving_way = True
+            self._loop.call_soon_threadsafe(lambda: self._begin(self._give_way()))
+        return self._giving_way
+
+    async def _give_way(self) -> None:
+        try:
+            if self.shapes.kept:
+                self.shapes.short_at = monotonic()
+                await self.forget(next(iter(self.shapes.kept)))
+        except HeadraceError as error:
+            _log.warning("an automatic view is not dropped, though memory is short: %s", error.message)
+        finally:
+            self._giving_way = False
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
 
     async def settled(self) -> None:
         """When no automatic view is being made or dropped."""

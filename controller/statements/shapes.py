@@ -8,8 +8,9 @@ QUERIES`` shows for each shape:
 * a view of it can be partial, or reads at most :data:`FULL_ROWS` base rows;
 * each constant that cannot be a parameter of a view was the same in these (a shape has a *variant* for each).
 
-Automatic views are at most :data:`KEPT_VIEWS`; the one that was asked longest ago goes first. None of them is in the
-recipe, so a start begins without them.
+Automatic views are at most :data:`KEPT_VIEWS`; the one that was asked longest ago goes first. Where memory is short
+they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them is in
+the recipe, so a start begins without them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
+from time import monotonic
 
 KEEP_CALLS = 4
 """A page that is loaded four times is loaded a fifth time; three could be somebody who tries something out."""
@@ -26,6 +29,8 @@ FULL_ROWS = 100_000
 """Base rows that a view without a key may read: it holds all of its answer."""
 KEPT_VIEWS = 64
 """A page of an application asks some ten queries. Each view costs every write to its tables some 10 µs."""
+SHORT_SECONDS = 60.0
+"""After an automatic view went because memory was short: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
 """That are remembered, those asked latest: some kB each."""
 VARIANTS = 20
@@ -73,12 +78,12 @@ class Variant:
     def pays(self) -> bool:
         return self.reusable and not self.refused and self.calls >= KEEP_CALLS and self.seconds >= KEEP_SECONDS
 
-    def why(self, mode: AdHocMode, nowhere: str) -> str:
-        """Why it is kept, or not; ``nowhere`` says that this deployment keeps none."""
+    def why(self, mode: AdHocMode, obstacle: str) -> str:
+        """Why it is kept, or not; ``obstacle`` says why none is."""
         if self.view is not None:
             return f"kept: it was asked {self.calls} times"
-        if nowhere or mode is not AdHocMode.KEEP:
-            return f"not kept: {nowhere or f'ad_hoc is {mode}'}"
+        if obstacle or mode is not AdHocMode.KEEP:
+            return f"not kept: {obstacle or f'ad_hoc is {mode}'}"
         if self.refused:
             return f"not kept: {self.refused}"
         if not self.reusable:
@@ -116,9 +121,19 @@ class AskedShapes:
     kept: dict[str, Variant] = field(default_factory=dict)
     """By their views, the one that was asked longest ago first."""
 
+    short_at: float = -inf
+    """When one was dropped because memory was short."""
+
     @property
     def keeps(self) -> bool:
-        return self.mode is AdHocMode.KEEP and not self.nowhere
+        return self.mode is AdHocMode.KEEP and not self.obstacle
+
+    @property
+    def obstacle(self) -> str:
+        """Why none is made now, whatever is asked."""
+        if self.nowhere or monotonic() - self.short_at >= SHORT_SECONDS:
+            return self.nowhere
+        return f"memory was short less than {SHORT_SECONDS:g} s ago (memory_limit)"
 
     def asked(self, text: str, name: str, view_sql: str, reusable: bool) -> tuple[Shape, Variant]:
         shape = self.known.pop(text, None) or Shape(text)

@@ -1,4 +1,4 @@
-"""What the log says of evictions under a memory limit: a line every so often, with all keys since the last one."""
+"""What a worker does where its memory is short, and what the log says of it."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ def test_state_gives_way_to_what_others_in_the_process_take() -> None:
     assert room_of(1000, 0) == 1000
     assert room_of(1000, 300) == 700
     assert room_of(1000, 5000) == 250
+
+
+def test_evictions_wait_for_what_gives_way_but_only_so_far() -> None:
+    pressure = Pressure()
+    assert pressure.evicts(1001, 1000), "nothing else gives way"
+    pressure.give_way = lambda: True
+    assert not pressure.evicts(1125, 1000)
+    assert pressure.evicts(1126, 1000)

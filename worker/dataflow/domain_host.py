@@ -132,7 +132,7 @@ class DomainHost:
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
         self.requests = PendingRequests()
-        self._pressure = Pressure()
+        self.pressure = Pressure()
         self._moved: set[DomainIndex] = set()
         """Domains whose bases may have other positions than when the last batch ended."""
 
@@ -461,15 +461,13 @@ class DomainHost:
                 host.bytes, host.weighed = sum(map(_bytes, host.domain.vertices.states)), True
             held += host.bytes if host.weighed else 0
             is_linked = is_linked or bool(host.domain.links.outgoing)
-        if held + self.outside > self.memory_limit and held > (room := room_of(self.memory_limit, self.outside)):
+        limit, outside = self.memory_limit, self.outside
+        if held + outside > limit and held > (room := room_of(limit, outside)) and self.pressure.evicts(held, room):
             evicted = relieve(
-                self.hosts,
-                room,
-                lambda host, excess: self._evict(host, excess, batch),
-                reserve=self.reserve,
+                self.hosts, room, lambda host, excess: self._evict(host, excess, batch), reserve=self.reserve
             )
             if evicted:
-                self._pressure.add(evicted, self.memory_limit)
+                self.pressure.add(evicted, limit)
         if is_linked:
             self._beat(batch)
         if self.waits.waiting:

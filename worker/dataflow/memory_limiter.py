@@ -1,4 +1,7 @@
-"""Obeying the memory limit: whose state is evicted, after each batch, until all of it is within the limit."""
+"""Obeying the memory limit: whose state is evicted, after each batch, until all of it is within the limit.
+
+What is worth less than partial state goes first: automatic views, which their owner drops between later batches.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ EVICTION_ROUNDS = 64
 
 LEAST_ROOM = 4
 """A share of the memory limit that is left to state, whatever others take: with less, each read would miss."""
+
+SPARED_SHARE = 8
+"""A share of the room that state may take beyond it while an automatic view goes: more is not waited for."""
 
 _log = logging.getLogger("headrace.worker")
 
@@ -59,12 +65,18 @@ def relieve(
 
 
 class Pressure:
-    """Logs that keys are evicted, a line every so many seconds at most."""
+    """What happens where memory is short: whether something else gives way, and a line of the log every so often."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.give_way: Callable[[], bool] = lambda: False
+        """Called when state is over its room; whether something is going that is to go before partial state."""
         self._now = now
         self._evicted = 0
         self._told = -TELL_SECONDS
+
+    def evicts(self, held: int, room: int) -> bool:
+        """Whether state that takes ``held`` bytes, of which there is ``room`` for fewer, is evicted now."""
+        return not self.give_way() or held > room + room // SPARED_SHARE
 
     def add(self, evicted: int, limit: int) -> None:
         self._evicted += evicted

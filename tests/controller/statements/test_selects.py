@@ -22,6 +22,7 @@ from migrations.recipe import Recipe
 from worker.adhoc import cut
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
+from worker.dataflow import memory_limiter
 from worker.service.child_pool import ChildPool
 from zookeeper.local_authority import stored_state
 
@@ -325,6 +326,51 @@ async def test_a_shape_that_pays_becomes_a_view_that_a_start_begins_without(tmp_
     try:
         assert not deployment.state.catalog.views
         assert (5000,) in await rows(deployment, "SELECT id FROM accounts WHERE owner = 0 AND amount > 5")
+    finally:
+        await deployment.close()
+
+
+@pytest.mark.usefixtures("pays_at_once")
+async def test_where_memory_is_short_automatic_views_go_before_partial_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = await opened(tmp_path)
+    hosted = deployment.dataflow.hosted
+
+    def held() -> int:
+        return sum(host.domain.accounted_bytes() for host in hosted.hosts.values())
+
+    def evicted() -> int:
+        return sum(host.domain.counters.evictions for host in hosted.hosts.values())
+
+    try:
+        await deployment.execute("CREATE EXT VIEW declared AS SELECT * FROM accounts WHERE owner = ?")
+        for owner in range(OWNERS):
+            await deployment.pages("declared", [[owner]])
+        declared = held()
+        latest = "SELECT id FROM accounts WHERE amount < 3"
+        for sql in ("SELECT amount FROM accounts WHERE amount < 500", latest):
+            await deployment.execute(sql)
+            await until_kept(deployment, sql, sql[:20])
+        await deployment.selects.settled()
+        assert held() > declared * 9 // 8, "the views are worth dropping"
+        deployment.dataflow.memory_limit = declared + (held() - declared) // 2
+        monkeypatch.setattr(memory_limiter, "SPARED_SHARE", 1)
+        id = 10_000
+        async with asyncio.timeout(20):
+            while held() > deployment.dataflow.memory_limit:
+                await deployment.execute(f"INSERT INTO accounts VALUES ({id}, 100, 1000)")
+                id += 1
+        assert evicted() == 0
+        assert (await query(deployment, "SELECT id"))["view"] is not None, "the one asked latest stays"
+        assert "memory was short" in (await query(deployment, "SELECT amount"))["why"]
+        deployment.dataflow.memory_limit = declared * 2 // 3
+        async with asyncio.timeout(20):
+            while not evicted() or (await query(deployment, "SELECT id"))["view"] is not None:
+                await deployment.execute(f"INSERT INTO accounts VALUES ({id}, 100, 1000)")
+                id += 1
+        assert not deployment.selects.shapes.kept
+        assert (2,) in await rows(deployment, latest), "it is evaluated again"
     finally:
         await deployment.close()
 
