@@ -23,15 +23,19 @@ from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
 from domains.language.coercion import coerce, json_value, row_coercer
 from domains.language.types import Column, Row, TableSchema
 from domains.plan.packets import Clock, Operation
+from domains.plan.traits import traits_of
+from migrations.catalog import Catalog
 from migrations.flow.evaluation_plan import explained, plan_evaluation, statistics_of
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain, plan_readers
-from migrations.parse.reading import Parsed
+from migrations.parse.reading import Parsed, exp
 from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
+from migrations.statements.adhoc.recognising import KnownShapes
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, shape_text, verbatim
 from migrations.statements.constants import Argument
+from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
@@ -107,7 +111,10 @@ class Selects:
         self._characters = 0
         self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
         """Those of several tables, by the time when these were counted."""
+        self._by_tree: dict[int, tuple[exp.Query, AdHoc, PlannedView, EvaluationPlan]] = {}
+        """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
         self._plans_of: State | None = None
+        self.known_shapes = KnownShapes()
         self._texts: dict[str, str] = {}
         self._keeping: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -207,7 +214,7 @@ class Selects:
         ad_hoc = select.ad_hoc
         text = self._texts.get(ad_hoc.name)
         if text is None:
-            written = await self._unless_long(statement.sql, lambda _: shape_text(statement.query))
+            written = await self._unless_long(statement.sql, lambda _: shape_text(ad_hoc.view_sql))
             text = self._texts[ad_hoc.name] = listed_text(written)
             if len(self._texts) > TEXTS:
                 del self._texts[next(iter(self._texts))]
@@ -233,15 +240,53 @@ class Selects:
 
     def _prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """What to read it with: with its constants as parameters, or else with them in its text."""
+        with self._lock:
+            if self._plans_of is not state:
+                self._forget_plans(state)
+            known = self._by_tree.get(id(statement.query))
+        if known is None or known[0] is not statement.query:
+            made = self._made(statement, state)
+            if isinstance(made, PreparedSelect):
+                return made
+            known = statement.query, *made
+        ad_hoc, planned, plan = known[1:]
+        arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
+        if arguments is None:
+            return self._verbatim(statement, state)
+        return PreparedSelect(ad_hoc, planned, plan, arguments)
+
+    def _made(
+        self, statement: SelectStatement, state: State
+    ) -> PreparedSelect | tuple[AdHoc, PlannedView, EvaluationPlan]:
+        """With its constants as parameters, if it can be planned so; that is remembered where it does not depend on the
+        values of its own parameters."""
         ad_hoc = parameterise(statement.query, state.catalog, statement.params)
         try:
             planned, plan = self._planned(ad_hoc, state)
-            arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
-            if arguments is not None:
-                return PreparedSelect(ad_hoc, planned, plan, arguments)
-        except Unsupported:
-            pass  # With its constants in the text it may be supported.
-        return self._verbatim(statement, state)
+        except Unsupported:  # With its constants in the text it may be supported.
+            return self._verbatim(statement, state)
+        with self._lock:
+            if ad_hoc.reusable and self._plans_of is state:
+                self._by_tree[id(statement.query)] = statement.query, ad_hoc, planned, plan
+                if len(self._by_tree) > PLANS:
+                    del self._by_tree[next(iter(self._by_tree))]
+        if not statement.params:
+            self._learn(statement.sql, ad_hoc, state.catalog)
+        return ad_hoc, planned, plan
+
+    def _learn(self, sql: str, ad_hoc: AdHoc, catalog: Catalog) -> None:
+        """How to recognise the next text that differs in constants only: if the same view comes of it by parameters."""
+        found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
+        if found is None:
+            return
+        text, values = found
+        (parsed,) = split(text)
+        statement = interpret_one(parsed, catalog, values, self._deployment.now())
+        same = False
+        if isinstance(statement, SelectStatement):
+            again = parameterise(statement.query, catalog, statement.params)
+            same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
+        self.known_shapes.learn(sql, ad_hoc.turned if same else None)
 
     def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """With all constants in the text."""
@@ -250,14 +295,18 @@ class Selects:
         arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
         return PreparedSelect(ad_hoc, planned, plan, arguments or ())
 
+    def _forget_plans(self, state: State) -> None:
+        self._plans.clear()
+        self._ordered.clear()
+        self._by_tree.clear()
+        self._plans_of, self._characters = state, 0
+
     def _planned(self, ad_hoc: AdHoc, state: State) -> tuple[PlannedView, EvaluationPlan]:
         """:raises Unsupported: it is right SQL that is not done."""
         name = ad_hoc.name
         with self._lock:
             if self._plans_of is not state:
-                self._plans.clear()
-                self._ordered.clear()
-                self._plans_of, self._characters = state, 0
+                self._forget_plans(state)
             known = self._plans.pop(name, None)
             if known is not None:
                 self._plans[name] = known
@@ -275,7 +324,8 @@ class Selects:
 
     async def _in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
         """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
-        if len(select.plan.tables) < 2:
+        # Which side of a single join is gone through, and which is looked up, is decided when it is evaluated.
+        if sum(traits_of(node.operator).matching is not None for node in select.plan.nodes) < 2:
             return select.planned, select.plan
         now, name = monotonic(), select.ad_hoc.name
         known = self._ordered.get(name)

@@ -16,7 +16,7 @@ from controller.hosts import SchemaChanged
 from controller.statements.selects import Selects, StatementPort
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT
 from domains.engine.clock import latest
-from domains.errors import Cancelled, HeadraceError, NotFound
+from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, SqlError
 from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
@@ -127,6 +127,12 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
         with self.running.entered(sql):
+            known = None if params else self._selects.known_shapes.recognised(sql, self.texts.most_items)
+            if known is not None:
+                try:
+                    return await self._performed(*known, token)
+                except (SqlError, BadRequest, NotFound):
+                    pass  # The full way says what is wrong with the text as it was sent.
             return await self._performed(sql, params, token)
 
     async def _performed(

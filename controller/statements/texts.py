@@ -49,6 +49,11 @@ class Texts:
         self._thread = ThreadPoolExecutor(1, "texts")
 
     @property
+    def most_items(self) -> int:
+        """Of a list in a text."""
+        return SqlLimits().max_list_items if self._limits is None else self._limits.max_list_items
+
+    @property
     def has_thread(self) -> bool:
         return self._thread is not None
 

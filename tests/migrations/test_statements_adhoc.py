@@ -213,7 +213,7 @@ def test_the_same_query_with_other_constants_is_the_same_view() -> None:
 
 def test_a_shape_has_a_mark_for_each_constant_and_for_a_list_of_them() -> None:
     sql = "SELECT id + 1 AS n, CONCAT('a', title, 'b'), 5 FROM stories WHERE id IN (1, ?, 3) AND title LIKE 'x' LIMIT 2"
-    assert shape_text(select(sql, 2).query) == (
+    assert shape_text(ad_hoc(sql, 2).view_sql) == (
         "SELECT id + ? AS n, CONCAT(?, title, ?), ? FROM stories WHERE id IN (?) AND title LIKE ? LIMIT ?"
     )
 

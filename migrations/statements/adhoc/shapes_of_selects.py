@@ -16,14 +16,16 @@ gives the view that has every constant in its text: always right, and shared by 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from domains.errors import BadRequest, SqlError
 from domains.language.types import Kind, SqlType, Value
 from domains.plan.graph import Parameter, ParameterKind
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.parse.reading import exp, parse_select, refuse_unfaithful, text_of
+from migrations.parse.reading import exp, parse_select, position, refuse_unfaithful, text_of
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.view import partial_by, without_hints
@@ -57,6 +59,8 @@ class AdHoc:
     reusable: bool = True
     """False: values of the user's parameters stand in the text, so it is not the view of the text with other values."""
 
+    turned: tuple[tuple[int, ...], ...] = ()
+    """Where in the statement's text the constants start that became parameters; see ``recognising.py``."""
     tree: exp.Query | None = field(default=None, compare=False, repr=False)
     """The statement that the text was written from; None where only the text is known, which a recipe keeps."""
 
@@ -69,10 +73,15 @@ class AdHoc:
 
     def definition(self) -> ViewDefinition:
         """:raises Unsupported: the text does not read back as the SELECT that it was written from."""
-        query = parse_select(self.view_sql)
+        query = _read_back(self.view_sql)
         if self.tree is not None:
             refuse_unfaithful(self.tree, query)
         return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=query)
+
+
+@lru_cache(64)
+def _read_back(view_sql: str) -> exp.Query:
+    return parse_select(view_sql)
 
 
 def _flat(parts: tuple[Part, ...], params: Sequence[Argument]) -> tuple[Value, ...]:
@@ -152,16 +161,18 @@ def verbatim(query: exp.Query, catalog: Catalog, params: Sequence[Argument] = ()
     return _made(query, catalog, params, keep=False)
 
 
-def shape_text(query: exp.Query) -> str:
-    """The SELECT with a ``?`` for each of its constants, and one for a list of them."""
-    copy = query.copy()
-    for among in list(copy.find_all(exp.In)):
-        if among.expressions and all(isinstance(each, (exp.Literal, exp.Placeholder)) for each in among.expressions):
-            among.set("expressions", [exp.Placeholder()])
-    for node in list(copy.find_all(exp.Literal)):
-        _put(exp.Placeholder(), node)
-    without_hints(copy)
-    return text_of(copy)
+_CONSTANT = re.compile(r"""'(?:[^'\\]|''|\\.)*'|`[^`]*`|[\w$\x80-\uffff.]+""", re.DOTALL)
+_LISTED = re.compile(r"\bIN \(\?(?:, \?)*\)")
+
+
+def shape_text(view_sql: str) -> str:
+    """A view's text, as :func:`parameterise` writes it, with a ``?`` for each constant, and one for a list of them."""
+    return _LISTED.sub("IN (?)", _CONSTANT.sub(_mark, view_sql))
+
+
+def _mark(found: re.Match[str]) -> str:
+    text = found[0]
+    return "?" if text[0] == "'" or text.lstrip(".")[:1].isdigit() else text
 
 
 def _put(node: exp.Expr, old: exp.Expr) -> None:
@@ -190,6 +201,12 @@ class _Making:
     arguments: list[Part | tuple[Part, ...]] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
     """Placeholders that stay, by node."""
+    turned: list[tuple[int, ...]] = field(default_factory=list)
+
+    def turn(self, nodes: Sequence[exp.Expr]) -> None:
+        """These constants are an argument."""
+        if all(isinstance(node, exp.Literal) for node in nodes):
+            self.turned.append(tuple(map(position, nodes)))
 
 
 def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, keep: bool) -> AdHoc:
@@ -212,7 +229,7 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
         without_hints(copy)
     _fold_names(copy)
     text = text_of(copy)
-    return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), not written, copy)
+    return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), not written, tuple(making.turned), copy)
 
 
 def _supply(making: _Making, select: exp.Select, wants: list[WantedParameter]) -> None:
@@ -227,6 +244,7 @@ def _supply(making: _Making, select: exp.Select, wants: list[WantedParameter]) -
             if argument is not None:
                 single = len(argument) == 1 and found[1] is not ParameterKind.IN
                 making.arguments.append(argument[0] if single else argument)
+                making.turn(found[2])
                 making.kept |= {id(node) for node in part.find_all(exp.Placeholder)}
                 part.set("supplied", True)
                 break
@@ -254,6 +272,7 @@ def _turn_conditions(making: _Making, select: exp.Select, sources: SelectSources
             continue
         mark = exp.Placeholder()
         making.kept |= {id(node) for node in nodes}
+        making.turn(nodes)
         if kind is ParameterKind.IN:
             making.arguments.append(argument)
             part.set("expressions", [mark])

@@ -1,0 +1,109 @@
+"""SELECTs that are known by their tokens are answered as by the full way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from controller.embedded.local import LocalDeployment
+from controller.statements.shapes import AdHocMode
+from domains.errors import HeadraceError
+
+SCHEMA = """
+CREATE TABLE items (id INT PRIMARY KEY, kind INT, n INT, name VARCHAR(20), at DATETIME, price DECIMAL(8,2), KEY (kind));
+CREATE TABLE notes (id INT PRIMARY KEY, item INT, text TEXT, KEY (item))
+"""
+
+SELECTS = [
+    "SELECT name, n FROM items WHERE id = {i}",
+    "SELECT name AS n, {i} AS five FROM items WHERE kind = {k} ORDER BY id DESC LIMIT {s}",
+    "SELECT id FROM items WHERE kind = {k} AND n > {i} ORDER BY 1",
+    "SELECT id FROM items WHERE kind IN ({k}, {k}, {k}) AND name <> '{t}'",
+    "SELECT kind, COUNT(*) FROM items WHERE kind IN ({k}, {k}) GROUP BY kind",
+    "SELECT id FROM items WHERE name = '{t}' OR id = {i}",
+    "SELECT id + {i} FROM items WHERE kind = {k} AND id < {i} + 3",
+    "SELECT id FROM items WHERE price = {d}",
+    "SELECT id FROM items WHERE {k} = kind AND price BETWEEN {d} AND 50",
+    "SELECT id FROM items WHERE name = {i}",
+    "SELECT id FROM items WHERE id = '{i}'",
+    "SELECT id FROM items WHERE at = '2024-01-0{s} 00:00:00'",
+    "SELECT id FROM items WHERE kind = {k} AND id NOT IN ({i}, {i})",
+    "SELECT i.id, t.text FROM items i JOIN notes t ON t.item = i.id WHERE i.kind = {k} AND t.id < {i}",
+    "SELECT i.id, t.text FROM items i LEFT JOIN notes t ON t.item = i.id AND t.id = {i} WHERE i.kind = {k}",
+    "SELECT id FROM items WHERE kind = {k} AND id IN (SELECT item FROM notes WHERE id < {i})",
+    "SELECT (SELECT MAX(n) FROM items WHERE kind = {k}) AS m FROM items WHERE id = {i}",
+    "SELECT id FROM items WHERE kind = -{k}",
+    "SELECT id FROM items WHERE kind = ({k})",
+    "SELECT DISTINCT n FROM items WHERE kind = {k} ORDER BY n LIMIT {s} OFFSET {s}",
+    "/* {i} */ SELECT id FROM items WHERE kind = {k} -- {i}",
+    "SELECT id FROM items WHERE kind = {k} UNION SELECT id FROM notes WHERE item = {i}",
+    "WITH x AS (SELECT id FROM items WHERE kind = {k}) SELECT COUNT(*) FROM x WHERE id > {i}",
+    "SELECT ROUND(price, {s}) FROM items WHERE kind = {k}",
+    "SELECT COUNT(*) FROM items WHERE kind = {k} HAVING COUNT(*) > {s}",
+]
+
+
+def filled(template: str, dice: Random) -> str:
+    while "{" in template:
+        template = template.replace("{i}", str(dice.randrange(200)), 1)
+        template = template.replace("{k}", str(dice.randrange(12)), 1)
+        template = template.replace("{s}", str(1 + dice.randrange(4)), 1)
+        template = template.replace("{d}", f"{dice.randrange(40)}.{dice.randrange(100):02}", 1)
+        template = template.replace("{t}", f"name{dice.randrange(9)}", 1)
+    return template
+
+
+@pytest.mark.parametrize("mode", [AdHocMode.ANSWER, AdHocMode.KEEP])
+async def test_what_is_recognised_is_answered_as_by_the_full_way(tmp_path: Path, mode: AdHocMode) -> None:
+    seed = Random().randrange(10**6)
+    print("seed", seed)
+    dice = Random(seed)
+    deployment = await LocalDeployment.open(tmp_path / "here", ad_hoc=mode)
+    full = await LocalDeployment.open(tmp_path / "there", ad_hoc=AdHocMode.ANSWER)
+    full.selects.known_shapes.recognised = lambda sql, most: None  # type: ignore[method-assign]
+    items = ", ".join(
+        f"({i}, {i % 12}, {i % 7}, 'name{i % 9}', '2024-01-0{1 + i % 9} 00:00:00', {i % 40}.{i % 100:02})"
+        for i in range(200)
+    )
+    notes = ", ".join(f"({i}, {i % 50}, 'text {i % 5}')" for i in range(100))
+    recognised = 0
+    try:
+        for one in (deployment, full):
+            await one.execute(f"{SCHEMA}; INSERT INTO items VALUES {items}; INSERT INTO notes VALUES {notes}")
+        for number in range(8):
+            for template in SELECTS:
+                sql = filled(template, dice)
+                recognised += deployment.selects.known_shapes.recognised(sql, 100) is not None
+                (ours,), _ = await deployment.execute(sql)
+                (theirs,), _ = await full.execute(sql)
+                assert ours.columns == theirs.columns, sql
+                in_order = "ORDER BY" in sql
+                assert list(ours.rows) == list(theirs.rows) if in_order else sorted(ours.rows) == sorted(theirs.rows), (
+                    sql
+                )
+            await deployment.selects.settled()
+            new = f"({1000 + number}, {number}, 3, 'name1', '2024-01-03 00:00:00', 7.00)"
+            for one in (deployment, full):
+                await one.execute(f"INSERT INTO items VALUES {new}; DELETE FROM notes WHERE id = {number}")
+        assert recognised > 8 * len(SELECTS) / 3
+    finally:
+        await deployment.close()
+        await full.close()
+
+
+async def test_an_error_is_that_of_the_text_as_it_was_sent(tmp_path: Path) -> None:
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute(SCHEMA)
+        await deployment.execute("SELECT name FROM items WHERE id = 7")
+        await deployment.execute("ALTER TABLE items DROP COLUMN name")
+        with pytest.raises(HeadraceError) as known:
+            await deployment.execute("SELECT name FROM items WHERE id = 8")
+        deployment.selects.known_shapes.recognised = lambda sql, most: None  # type: ignore[method-assign]
+        with pytest.raises(HeadraceError) as full:
+            await deployment.execute("SELECT name FROM items WHERE id = 8")
+        assert str(known.value) == str(full.value)
+    finally:
+        await deployment.close()
