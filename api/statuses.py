@@ -76,15 +76,29 @@ def status_of(error: HeadraceError) -> int:
 
 
 def describe(error: Exception, doing: str) -> tuple[int, bytes]:
-    """Status and body for any exception. An unexpected one is logged under an id, which is all that the answer says."""
+    """Status and body for any exception. An unexpected one is logged under an id, which is all that the answer says.
+
+    The frames that it passed are let go: where one of them knows the task that it ended, they would stay until garbage
+    is collected, with bodies and answers of 100 MB.
+    """
     if isinstance(error, HeadraceError):
         log.debug("%s refused: %s", doing, error)
+        let_frames_go(error)
         rows = error.rows if isinstance(error, RowsRefused) else ()
         return status_of(error), error_body(error.code, error.message, error.hint, rows)
     reference = secrets.token_hex(6)
     log.error("internal error %s in %s", reference, doing, exc_info=error)
+    let_frames_go(error)
     hint = f'the server\'s log has the details under "{reference}"'
     return 500, error_body(INTERNAL_ERROR, f"internal error {reference}", hint)
+
+
+def let_frames_go(error: BaseException) -> None:
+    """Of an error that nobody raises again, and of those behind it."""
+    behind: BaseException | None = error
+    while behind is not None and behind.__traceback__ is not None:
+        behind.__traceback__ = None
+        behind = behind.__cause__ or behind.__context__
 
 
 # Every error that leaves a FastAPI application of ours has one shape, whoever raised it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from itertools import product
 
@@ -302,3 +304,24 @@ async def test_a_sum_of_too_many_terms_is_refused(
             if type(deployment) is not FakeDeployment:  # The fake does not read SQL.
                 assert "too deep" in error(answer, 413, "limit_exceeded")["message"]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_what_an_error_has_passed_goes_with_its_answer() -> None:
+    class Body:
+        pass
+
+    def fails() -> weakref.ref[Body]:
+        body = Body()
+        gone = weakref.ref(body)
+        try:
+            raise errors.BadRequest("no")
+        except errors.BadRequest as error:
+            known = error  # As a task knows the error that ended it, and its frame the task.
+            describe(known, "test")
+        return gone
+
+    gc.disable()
+    try:
+        assert fails()() is None
+    finally:
+        gc.enable()

@@ -13,6 +13,7 @@ import pytest
 from domains.errors import LimitExceeded, Overloaded, SqlSyntaxError
 from worker.service import child_pool as module
 from worker.service.child_pool import ChildPool, Turn, in_turns
+from worker.service.system import resident_bytes
 
 
 def counted(number: int) -> Iterator[tuple[int, int]]:
@@ -39,6 +40,13 @@ def greedy() -> Iterator[int]:
     yield len(bytearray(8 * 2**30))
 
 
+def cyclic(text: str) -> Iterator[int]:
+    """60 MB, as a tree is."""
+    tree: list[object] = [[None] * 10 for _ in range(500_000)]
+    tree.append(tree)
+    yield os.getpid()
+
+
 def dying() -> Iterator[int]:
     yield 1
     os._exit(3)
@@ -50,6 +58,16 @@ async def beside(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildPool]:
     opened = ChildPool(processes=1, seconds=30)
     yield opened
     await opened.close()
+
+
+async def test_a_child_gives_back_what_a_long_text_took(beside: ChildPool) -> None:
+    [(process, _)] = [part async for part in beside.run(counted, 1)]
+    before = resident_bytes(process)
+    assert [process] == [part async for part in beside.run(cyclic, "x" * module.GIVES_BACK)]
+    until = time.monotonic() + 10
+    while resident_bytes(process) > before + 20_000_000:
+        assert time.monotonic() < until, resident_bytes(process)
+        await asyncio.sleep(0.02)
 
 
 async def test_parts_come_in_order_and_a_child_is_used_again(beside: ChildPool) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -34,11 +35,15 @@ from domains.language.types import Delta
 from domains.plan.graph import NodeIndex
 from worker.adhoc.answer import Question, Rows, answered, part_of
 from worker.adhoc.shard_view import Piece, ViewedTables
-from worker.rocks.database import ENTRIES, FoundEntries, KeyRange
+from worker.rocks.database import ENTRIES, ENTRY_BYTES, FoundEntries, KeyRange
 from worker.rocks.stored_table import ViewedTable
+from worker.service.system import give_back_early, give_back_now
 
 STEP_SECONDS = 1.0
 """After which whoever waits for rows that pass hears at least that the work goes on."""
+
+MESSAGE_BYTES = 4 * ENTRY_BYTES
+"""Of rows that are sent together, but for a single one."""
 
 NICENESS = 5
 """A third of what the server has where both want it. Somebody waits for the answer, so it is not the 19 of a bulk job;
@@ -175,6 +180,7 @@ def serve(parent: Connection) -> None:
                     case Ask():
                         _answer(parent, message)
                         gc.collect()
+                        give_back_now()
                     case OpenPart(stream=stream, part=part, shard=shard, tables=tables):
                         streams[stream] = part_of(part, ViewedTables([(AskedShard(parent, shard), tables)]))
                     case StepPart(stream=stream):
@@ -217,13 +223,21 @@ def _some(parts: Iterator[list[Delta]]) -> list[Delta] | None:
 
 
 def _send(parent: Connection, rows: Rows) -> None:
-    for at in range(0, len(rows), ENTRIES):
-        parent.send(rows[at : at + ENTRIES])
+    """In messages of a size that the parent, which counts them, can hold above its limit."""
+    at, count = 0, ENTRIES
+    while at < len(rows):
+        data = pickle.dumps(rows[at : at + count], pickle.HIGHEST_PROTOCOL)
+        if len(data) > MESSAGE_BYTES and count > 1:
+            count = max(1, min(count, len(rows) - at) * MESSAGE_BYTES // len(data) // 2)
+            continue
+        parent.send_bytes(data)
+        at += count
 
 
 def main() -> None:
     os.nice(NICENESS)
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICENESS), "ascii")
+    give_back_early()
     gc.freeze()
     serve(Connection(int(sys.argv[1])))

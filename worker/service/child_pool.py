@@ -12,6 +12,7 @@ standard input does, and after a while without work.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import resource
@@ -22,6 +23,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, TypeVar
 
 from domains.errors import HeadraceError, LimitExceeded, Overloaded
+from worker.service.system import give_back_early, give_back_now
 
 Part = TypeVar("Part")
 
@@ -35,6 +37,9 @@ MEMORY = 2 * 2**30
 """Bytes of addresses. A megabyte of SQL takes some 300 MB as a tree."""
 IDLE_SECONDS = 60.0
 """A child that waits takes some 60 MB."""
+GIVES_BACK = 100_000
+"""Bytes of a call, after which a child gives back what it held meanwhile: 280 MB perhaps, and its next call may be
+minutes off."""
 NICENESS = 5
 _FRAME = struct.Struct(">BQ")
 _PART, _DONE, _ERROR, _FAULT = range(4)
@@ -226,6 +231,10 @@ def _serve(asked: BinaryIO, answers: BinaryIO) -> None:
             _say(answers, _ERROR, error.with_traceback(None))
         except Exception as error:  # The parent says it, as an internal error.
             _say(answers, _FAULT, f"{type(error).__name__}: {error}")
+        if size > GIVES_BACK:
+            function = arguments = part = None
+            gc.collect()  # Trees of SQL are cycles.
+            give_back_now()
 
 
 def _say(answers: BinaryIO, kind: int, value: object) -> None:
@@ -238,6 +247,8 @@ def main() -> None:
     os.nice(NICENESS)
     memory = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    give_back_early()
+    gc.freeze()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What a library prints is no answer.
     _serve(sys.stdin.buffer, answers)

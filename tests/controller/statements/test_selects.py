@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import AsyncIterator, Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +21,7 @@ from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.parse.measure import SqlLimits
 from migrations.recipe import Recipe
-from worker.adhoc import cut
+from worker.adhoc import cut, evaluator
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
 from worker.dataflow import memory_limiter
@@ -504,3 +506,17 @@ async def test_a_long_select_is_planned_off_the_event_loop(
         assert max(map(len, listed)) < 2 * shapes.SHAPE_CHARACTERS, "a long text is known by its beginning and a digest"
     finally:
         await beside.close()
+
+
+def test_long_rows_come_in_several_messages() -> None:
+    class Parent:
+        def __init__(self) -> None:
+            self.sent: list[bytes] = []
+
+        def send_bytes(self, data: bytes) -> None:
+            self.sent.append(data)
+
+    parent, long = Parent(), [(each, "x" * 1_000_000) for each in range(20)]
+    evaluator._send(cast(Connection, parent), [*long, (20, "x" * 2 * evaluator.MESSAGE_BYTES)])
+    assert [row for data in parent.sent for row in pickle.loads(data)][:20] == long
+    assert max(map(len, parent.sent[:-1])) <= evaluator.MESSAGE_BYTES
