@@ -33,7 +33,14 @@ from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.recognising import KnownShapes
-from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, shape_text, verbatim
+from migrations.statements.adhoc.shapes_of_selects import (
+    AdHoc,
+    comparands,
+    exact_arguments,
+    parameterise,
+    shape_text,
+    verbatim,
+)
 from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
@@ -183,6 +190,7 @@ class Selects:
             )
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
+            self.known_shapes.forget(select.ad_hoc.name)
         if planned.finish is not None:
             # What is done to the rows of a view when it is read sinks to tables.
             evaluated = await self._unless_long(sql, lambda state: self._verbatim(statement, state))
@@ -200,8 +208,11 @@ class Selects:
         shape.seconds += took
         variant.seconds += took
         shape.rows += len(rows)
-        if variant.pays and self.shapes.keeps and not self._keeping:
-            self._begin(self._keep(select, variant))
+        if self.shapes.keeps and not self._keeping:
+            if shape.pays:
+                self._begin(self._keep_all(shape, sql))
+            elif variant.pays:
+                self._begin(self._keep(select, variant))
         return planned.columns, _finished(bound, planned, rows), clock
 
     async def _by_spark(
@@ -271,10 +282,10 @@ class Selects:
                 if len(self._by_tree) > PLANS:
                     del self._by_tree[next(iter(self._by_tree))]
         if not statement.params:
-            self._learn(statement.sql, ad_hoc, state.catalog)
+            self._learn(statement.sql, statement.query, ad_hoc, state.catalog)
         return ad_hoc, planned, plan
 
-    def _learn(self, sql: str, ad_hoc: AdHoc, catalog: Catalog) -> None:
+    def _learn(self, sql: str, query: exp.Query, ad_hoc: AdHoc, catalog: Catalog) -> None:
         """How to recognise the next text that differs in constants only: if the same view comes of it by parameters."""
         found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
         if found is None:
@@ -286,7 +297,7 @@ class Selects:
         if isinstance(statement, SelectStatement):
             again = parameterise(statement.query, catalog, statement.params)
             same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
-        self.known_shapes.learn(sql, ad_hoc.turned if same else None)
+        self.known_shapes.learn(sql, ad_hoc.turned if same else (), comparands(query))
 
     def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """With all constants in the text."""
@@ -374,6 +385,33 @@ class Selects:
         if surplus is not None:
             await self.forget(surplus)
 
+    async def _keep_all(self, shape: Shape, sql: str) -> None:
+        """Make an automatic view that answers the shape whatever its constants are."""
+        shape.refused = "its constants cannot all be parameters"
+        found = self.known_shapes.general(sql)
+        if found is None:
+            return
+        text, values = found
+        try:
+            state = self._deployment.state
+            (parsed,) = split(text)
+            statement = interpret_one(parsed, state.catalog, values, self._deployment.now())
+            if not isinstance(statement, SelectStatement):
+                return
+            select = self._prepared(statement, state)
+        except HeadraceError as error:
+            shape.refused = error.message
+            return
+        planned, ad_hoc = select.planned, select.ad_hoc
+        if not ad_hoc.reusable or (planned.finish is not None and not planned.reader.key):
+            return  # All of its rows would be gone through at each read.
+        variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True)
+        await self._keep(select, variant)
+        shape.refused = variant.refused
+        if variant.view is not None:
+            shape.variants[ad_hoc.name] = variant
+            self.known_shapes.keep(sql, ad_hoc.name)
+
     def queries(self) -> list[QueryInfo]:
         """The shapes that were asked, those that took longest first."""
         shapes = sorted(self.shapes.known.values(), key=lambda shape: -shape.seconds)
@@ -394,6 +432,7 @@ class Selects:
     async def forget(self, name: str) -> None:
         """Drop an automatic view."""
         self.shapes.kept.pop(name).view = None
+        self.known_shapes.forget(name)
         if name in self._deployment.state.catalog.views:
             await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
 

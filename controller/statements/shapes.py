@@ -6,7 +6,9 @@ QUERIES`` shows for each shape:
 
 * it was asked at least :data:`KEEP_CALLS` times, and answering it has taken :data:`KEEP_SECONDS` in all;
 * a view of it can be partial, or reads at most :data:`FULL_ROWS` base rows;
-* each constant that cannot be a parameter of a view was the same in these (a shape has a *variant* for each).
+* each constant that is no parameter by itself was the same in these (a shape has a *variant* for each). Where there are
+  as many variants as that, one view answers all of them: the constants of all conditions are its parameters, and what
+  is no key is applied when it is read.
 
 Automatic views are at most :data:`KEPT_VIEWS`; the one that was asked longest ago goes first. Where memory is short
 they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them is in
@@ -104,6 +106,14 @@ class Shape:
     """Of all answers that were evaluated."""
     variants: dict[str, Variant] = field(default_factory=dict)
     """By the name of a view, the one that was asked longest ago first."""
+    refused: str = ""
+    """Why there is no view for all of its constants, where that was tried."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is asked again and again, with ever other constants."""
+        many = len(self.variants) >= KEEP_CALLS and all(each.view is None for each in self.variants.values())
+        return many and not self.refused and self.seconds >= KEEP_SECONDS
 
     def hottest(self) -> Variant:
         return max(self.variants.values(), key=lambda each: (each.view is not None, each.calls, each.seconds))

@@ -6,7 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from migrations.parse.reading import parse_select
 from migrations.statements.adhoc.recognising import KnownShapes, rewritten, scanned
+from migrations.statements.adhoc.shapes_of_selects import comparands
 
 MANY = 1_000
 
@@ -80,7 +82,7 @@ def test_what_was_learnt_holds_for_the_next() -> None:
         "SELECT a, 5 FROM t WHERE id = ? AND n > 3 AND b IN (?) LIMIT 2",
         [7, ("x", "y")],
     )
-    known.learn(first, turned)
+    known.learn(first, turned, turned)
     assert known.unlearnt(first, turned) is None
     second = "/* q2 */SELECT a, 6 FROM t WHERE id = 8 AND n > 4 AND b IN ('z') LIMIT 1"
     assert scanned(second) is not None
@@ -95,7 +97,7 @@ def test_what_was_learnt_holds_for_the_next() -> None:
 
 def test_what_would_be_another_view_takes_the_full_way() -> None:
     known, sql = KnownShapes(), "SELECT a FROM t WHERE id = 7"
-    known.learn(sql, None)
+    known.learn(sql, (), ())
     assert known.recognised(sql, MANY) is None
     assert known.unlearnt(sql, [(26,)]) is None
 
@@ -107,3 +109,26 @@ def test_comments_are_left_out() -> None:
     first = found[1][0]
     assert first.argument == Decimal("2.50")
     assert rewritten(sql, [first]) == "SELECT a FROM t WHERE p = ? AND b = ' -- x '"
+
+
+def test_a_view_for_a_whole_shape_has_all_that_could_be_parameters() -> None:
+    known, sql = KnownShapes(), "SELECT a FROM t WHERE id = 7 AND n > 3"
+    id, n = (sql.index("7"),), (sql.index("3"),)
+    known.learn(sql, [id], [id, n])
+    text, values = known.recognised("SELECT a FROM t WHERE id = 8 AND n > 4", MANY) or ("", [])
+    assert (text, values) == ("SELECT a FROM t WHERE id = ? AND n > 4", [8])
+    assert known.general(text) == ("SELECT a FROM t WHERE id = ? AND n > ?", [8, 4])
+    known.keep(text, "adhoc_1")
+    other = "SELECT a FROM t WHERE id = 9 AND n > 5"
+    assert known.recognised(other, MANY) == ("SELECT a FROM t WHERE id = ? AND n > ?", [9, 5])
+    known.forget("adhoc_1")
+    assert known.recognised(other, MANY) == ("SELECT a FROM t WHERE id = ? AND n > 5", [9])
+
+
+def test_comparands_are_those_of_conditions_outside_of_subqueries() -> None:
+    sql = (
+        "SELECT a + 1, 2 FROM t WHERE (id = 3 OR NOT n BETWEEN 4 AND 5) AND f(6) = 7 AND b IN (8, 9) AND c LIKE 'x'"
+        " AND d IN (SELECT e FROM u WHERE e = 10) AND g = 11 + 12 GROUP BY 13 ORDER BY 14 LIMIT 15 OFFSET 16"
+    )
+    shown = sorted(sql[start : start + 2].strip(" ),") for starts in comparands(parse_select(sql)) for start in starts)
+    assert shown == ["'x", "15", "16", "3", "4", "5", "7", "8", "9"]

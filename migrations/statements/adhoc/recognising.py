@@ -22,6 +22,9 @@ from decimal import Decimal
 
 from domains.language.types import Value
 
+Starts = tuple[int, ...]
+"""Where a constant starts in its text, or those of an IN list."""
+
 SHAPES = 2_000
 """That are remembered, the latest learnt ones: some kB each."""
 MOST_DIGITS = 18
@@ -137,41 +140,89 @@ Recognised = tuple[str, list[Value | tuple[Value, ...]]]
 """A text with parameters, and their values."""
 
 
+@dataclass(slots=True)
+class KnownShape:
+    """By the places of its constants."""
+
+    turned: tuple[int, ...]
+    """Those that become parameters by themselves; none: it takes the full way."""
+    general: tuple[int, ...]
+    """All that could be parameters of one view for the whole shape."""
+    view: str | None = None
+    """That view, where it is kept."""
+
+
 class KnownShapes:
     """What was learnt of texts that took the full way."""
 
     def __init__(self) -> None:
-        self._turned: dict[str, tuple[int, ...] | None] = {}
-        """By shape, which of its constants are parameters; None where it takes the full way always."""
+        self._shapes: dict[str, KnownShape] = {}
+        """By their tokens."""
+        self._sent: dict[str, str] = {}
+        """By a text that came out, the latest one of which it did."""
 
     def recognised(self, sql: str, most_items: int) -> Recognised | None:
         """The text with parameters that means the same; None where it is not known, or a list has more items than may
         be."""
         found = scanned(sql)
-        turned = None if found is None else self._turned.get(found[0])
-        if found is None or not turned:
+        shape = None if found is None else self._shapes.get(found[0])
+        if found is None or shape is None:
             return None
-        groups = [found[1][number] for number in turned]
-        if max(len(group.values) for group in found[1]) > most_items:
+        numbers = shape.turned if shape.view is None else shape.general
+        if not numbers or max(len(group.values) for group in found[1]) > most_items:
             return None
-        return rewritten(sql, groups), [group.argument for group in groups]
+        text, values = _with_parameters(sql, found[1], numbers)
+        self._sent[text] = sql
+        if len(self._sent) > SHAPES:
+            del self._sent[next(iter(self._sent))]
+        return text, values
 
-    def unlearnt(self, sql: str, turned: Sequence[tuple[int, ...]]) -> Recognised | None:
+    def unlearnt(self, sql: str, turned: Sequence[Starts]) -> Recognised | None:
         """The first text of a shape as it will be recognised, for whoever compares what comes of it; None where that
-        was done before, or there is nothing to learn. ``turned``: where the constants start that became parameters."""
+        was done before, or there is nothing to learn. ``turned``: the constants that became parameters."""
         found = scanned(sql)
-        if found is None or found[0] in self._turned:
+        if found is None or found[0] in self._shapes:
             return None
-        wanted = set(turned)
-        groups = [group for group in found[1] if group.starts in wanted]
-        return (rewritten(sql, groups), [group.argument for group in groups]) if groups else None
+        return _with_parameters(sql, found[1], _numbers(found[1], turned))
 
-    def learn(self, sql: str, turned: Sequence[tuple[int, ...]] | None) -> None:
-        """``turned`` of :meth:`unlearnt`; None where another view would come of it."""
+    def learn(self, sql: str, turned: Sequence[Starts], general: Sequence[Starts]) -> None:
+        """``general``: see ``comparands``."""
         found = scanned(sql)
         assert found is not None, "it was looked at before"
-        wanted = set(turned or ())
-        numbers = tuple(number for number, group in enumerate(found[1]) if group.starts in wanted)
-        self._turned[found[0]] = None if turned is None else numbers
-        if len(self._turned) > SHAPES:
-            del self._turned[next(iter(self._turned))]
+        key, groups = found
+        self._shapes[key] = KnownShape(_numbers(groups, turned), _numbers(groups, general))
+        if len(self._shapes) > SHAPES:
+            del self._shapes[next(iter(self._shapes))]
+
+    # --- one view for all of a shape ----------------------------------------------------------------------------
+
+    def general(self, text: str) -> Recognised | None:
+        """A text, as it was sent or came out of here, with all parameters that its shape could have; None where these
+        are those that it has."""
+        sql = self._sent.get(text, text)
+        found = scanned(sql)
+        shape = None if found is None else self._shapes.get(found[0])
+        if found is None or shape is None or set(shape.general) <= set(shape.turned):
+            return None
+        return _with_parameters(sql, found[1], shape.general)
+
+    def keep(self, text: str, view: str) -> None:
+        """The shape of this text has a view for all of it from now on."""
+        found = scanned(self._sent.get(text, text))
+        shape = None if found is None else self._shapes.get(found[0])
+        if shape is not None:
+            shape.view = view
+
+    def forget(self, view: str) -> None:
+        for shape in self._shapes.values():
+            if shape.view == view:
+                shape.view = None
+
+
+def _numbers(groups: Sequence[ConstantGroup], wanted: Sequence[Starts]) -> tuple[int, ...]:
+    return tuple(number for number, group in enumerate(groups) if group.starts in set(wanted))
+
+
+def _with_parameters(sql: str, groups: Sequence[ConstantGroup], numbers: Sequence[int]) -> Recognised:
+    chosen = [groups[number] for number in numbers]
+    return rewritten(sql, chosen), [group.argument for group in chosen]

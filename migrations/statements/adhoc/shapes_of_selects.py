@@ -29,6 +29,7 @@ from migrations.parse.reading import exp, parse_select, position, refuse_unfaith
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.view import partial_by, without_hints
+from migrations.statements.adhoc.recognising import Starts
 from migrations.statements.adhoc.supply import KINDS, MIRRORED, SelectSources, WantedParameter, read_sources, wanted
 from migrations.statements.constants import Argument, placeholders
 from migrations.statements.dml import exact_value
@@ -59,7 +60,7 @@ class AdHoc:
     reusable: bool = True
     """False: values of the user's parameters stand in the text, so it is not the view of the text with other values."""
 
-    turned: tuple[tuple[int, ...], ...] = ()
+    turned: tuple[Starts, ...] = ()
     """Where in the statement's text the constants start that became parameters; see ``recognising.py``."""
     tree: exp.Query | None = field(default=None, compare=False, repr=False)
     """The statement that the text was written from; None where only the text is known, which a recipe keeps."""
@@ -136,7 +137,7 @@ def _exact_list(values: tuple[Value, ...], type: SqlType) -> tuple[Value, ...] |
     return None if None in exact else tuple(dict.fromkeys(exact))
 
 
-__all__ = ["AdHoc", "Given", "exact_arguments", "parameterise", "shape_text", "verbatim"]
+__all__ = ["AdHoc", "Given", "comparands", "exact_arguments", "parameterise", "shape_text", "verbatim"]
 
 NAME_DIGITS = 12
 """Hexadecimal digits of a name's hash: with a million views, one chance in 500 that two meet."""
@@ -187,6 +188,29 @@ def _put(node: exp.Expr, old: exp.Expr) -> None:
     node.parent, node.arg_key, node.index = parent, key, index
 
 
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Like)
+
+
+def comparands(query: exp.Query) -> list[Starts]:
+    """The constants that a parameter could stand for in a view of the query: all that are an operand of a condition of
+    the outermost WHERE, at whatever depth, and those of LIMIT and OFFSET."""
+    clauses = [query.args.get(name) for name in ("where", "limit", "offset")] if isinstance(query, exp.Select) else []
+    found: list[Starts] = []
+    for node in (each for clause in clauses if clause is not None for each in _own(clause)):
+        sides: list[exp.Expr | None] = []
+        if isinstance(node, exp.In) and node.expressions:
+            if all(isinstance(each, exp.Literal) for each in node.expressions):
+                found.append(tuple(map(position, node.expressions)))
+        elif isinstance(node, exp.Between):
+            sides = [node.args["low"], node.args["high"]]
+        elif isinstance(node, _COMPARED):
+            sides = [node.this, node.expression]
+        elif isinstance(node, (exp.Limit, exp.Offset)):
+            sides = [node.expression]
+        found += [(position(side),) for side in sides if isinstance(side, exp.Literal)]
+    return found
+
+
 # --- making it ----------------------------------------------------------------------------------------------------
 
 
@@ -201,7 +225,7 @@ class _Making:
     arguments: list[Part | tuple[Part, ...]] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
     """Placeholders that stay, by node."""
-    turned: list[tuple[int, ...]] = field(default_factory=list)
+    turned: list[Starts] = field(default_factory=list)
 
     def turn(self, nodes: Sequence[exp.Expr]) -> None:
         """These constants are an argument."""
