@@ -29,9 +29,9 @@ from controller.deployment import (
     numbered_upsert,
 )
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
-from controller.lookups.binding import Binding
+from controller.lookups.binding import Binding, FinishedLookup
 from controller.lookups.view_dump import held_lines
-from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
+from controller.lookups.view_lookup import ShardedLookup, ViewLookup
 from controller.statements.evaluating import Elsewhere, evaluate
 from controller.statements.listing import info_of, table_of, view_of
 from controller.statements.selects import Selects
@@ -92,6 +92,7 @@ class Serving(ABC):
         self._retired = [0, 0]
         """Hits and misses of retired look-ups."""
         self.budget = budget
+        self.beside: ChildPool | None = None
         self.selects = Selects(self, AskedShapes(ad_hoc, kept_nowhere), Texts())
         self._statements = Statements(self, self.selects)
 
@@ -248,13 +249,11 @@ class Serving(ABC):
             except TimeoutError as error:
                 first = next(iter(asked))
                 raise self._late(_own(wanted[first]), asked[first][1], {}) from error
-            found = {
-                place: finished(wanted[place].bounds, page)
-                for place, page in zip(asked, pages, strict=True)
-                if None not in page
-            }
+            found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
             for place, filled_ones in found.items():
                 lookup = _own(wanted[place])
+                if lookup.binding.finish is not None:
+                    found[place] = await self._finished(wanted[place].bounds, filled_ones)
                 lookup.misses += len(filled_ones)
                 lookup.seconds += (self._loop.time() - began) / len(found)  # They were filled as one.
         # Readers in several shards, and those that were replaced meanwhile, are asked one by one.
@@ -302,6 +301,20 @@ class Serving(ABC):
                 await self.until_built(reader, lookup.info.name)
         return lookup
 
+    async def _finished(self, bounds: Sequence[BoundLookup], pages: Sequence[bytes | None]) -> list[bytes | None]:
+        """The answers out of what readers hold, beside where that is more than the loop is to be held for."""
+        answers: list[bytes | None] = []
+        for bound, page in zip(bounds, pages, strict=True):
+            answer = None if page is None else bound.finished(page)
+            if page is not None and answer is None:
+                assert isinstance(bound, FinishedLookup)
+                if self.beside is None:
+                    answer = b"".join(bound.parts_of(page))
+                else:
+                    answer = b"".join([part async for part in self.beside.run(bound.parts_of, page)])
+            answers.append(answer)
+        return answers
+
     async def _filled(
         self,
         view: str,
@@ -322,6 +335,8 @@ class Serving(ABC):
                 pages = await lookup.fill(bounds, token or {}, deadline)
             except TimeoutError as error:
                 raise self._late(lookup, bounds, token or {}) from error
+            if lookup.binding.finish is not None:
+                pages = await self._finished(bounds, pages)
             if None not in pages:
                 lookup.misses += len(pages)
                 lookup.seconds += self._loop.time() - began

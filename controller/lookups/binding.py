@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Val
 from domains.plan.graph import Parameter, ParameterKind, Reader
 from migrations.query.expressions.late import Given, late_value
 from migrations.query.finish import Finish
-from worker.reader_map import BoundLookup, ReaderLayout, ReaderSnapshot
+from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
 from worker.reader_map.layout import Bound
 
 # A parameter's value as what its column's values are compared with.
@@ -87,6 +87,12 @@ _UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
 _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
 
+FEW_ROWS, FEW_BYTES = 500, 50_000
+"""Of a reader, out of which an answer is worked on the event loop: 2 ms. Of more it is in a process beside."""
+PART_BYTES = 1_000_000
+"""Of an answer that comes from there."""
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedLookup(BoundLookup):
     """A look-up of a view whose answer is worked out of its reader's rows, see ``migrations/query/finish.py``."""
@@ -98,7 +104,21 @@ class FinishedLookup(BoundLookup):
     start: int = 0
     """LIMIT and OFFSET of the answer; those of the look-up are for rows that are not worked on yet."""
 
-    def finished(self, page: bytes) -> bytes:
+    def page(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> bytes | None:
+        if isinstance(client, ReaderSnapshot) and sum([client.count(layout, key) for key in self.keys]) > FEW_ROWS:
+            return None
+        return BoundLookup.page(self, client, layout)
+
+    def finished(self, page: bytes) -> bytes | None:
+        return self._whole(page) if len(page) <= FEW_BYTES else None
+
+    def parts_of(self, page: bytes) -> Iterator[bytes]:
+        """The answer, however long it takes."""
+        whole = self._whole(page)
+        for at in range(0, len(whole), PART_BYTES):
+            yield whole[at : at + PART_BYTES]
+
+    def _whole(self, page: bytes) -> bytes:
         assert self.finish is not None, "it is made for a finish"
         return self.finish.page(page, self.values, self.count, self.start)
 

@@ -159,13 +159,12 @@ class ViewLookup:
         return self._client.recent_pages(reading[self._client], self._layout, values)
 
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
-        """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
+        """Wait for the token, have the keys filled, and what they hold then, which is what a finish begins with; None
+        where the reader is gone."""
         shard = self.shards[0]
         about = token and shard.concerns(token)
-        if self.binding.finish is None:
-            return await self._hosts.pages(shard, bounds, about, deadline)
-        found = await self._hosts.pages(shard, [bound.sent for bound in bounds], about, deadline)
-        return finished(bounds, found)
+        sent = bounds if self.binding.finish is None else [bound.sent for bound in bounds]
+        return await self._hosts.pages(shard, sent, about, deadline)
 
     def has_reached(self, token: Clock, bounds: Iterable[BoundLookup]) -> bool:
         """Whether all that these look-ups read is known to reflect the token."""
@@ -220,11 +219,6 @@ class ViewLookup:
             sampled, self._sampled = self._sampled, []
             for shard, own in self.by_shard(sampled).items():
                 self._hosts.touch(shard, own)
-
-
-def finished(bounds: Sequence[BoundLookup], pages: Sequence[bytes | None]) -> list[bytes | None]:
-    """The answers out of the rows that readers gave."""
-    return [None if page is None else bound.finished(page) for bound, page in zip(bounds, pages, strict=True)]
 
 
 def _is_missing(page: bytes | None) -> bool:
@@ -301,13 +295,13 @@ class ShardedLookup(ViewLookup):
             if parts is None:
                 return None
             found[shard] = parts
-        return self.joined(bound, divided, found)
+        return bound.finished(self.joined(bound, divided, found))
 
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
         divided = [self.divided(bound) for bound in bounds]
         if all(len(each) == 1 for each in divided):
             pages = await self._ask(self._hosts.pages, divided, token, deadline)
-            return finished(bounds, [next(pages[shard]) for each in divided for shard in each])
+            return [next(pages[shard]) for each in divided for shard in each]
         parts = await self._ask(self._hosts.parts, divided, token, deadline)
         answers: list[bytes | None] = []
         for bound, each in zip(bounds, divided, strict=True):
@@ -332,11 +326,11 @@ class ShardedLookup(ViewLookup):
         return {shard: replace(bound.sent, keys=own) for shard, own in self.by_shard(bound.keys).items()}
 
     def joined(self, bound: BoundLookup, divided: Divided, found: Mapping[ReaderShard, Parts]) -> bytes:
-        """The answer out of what every shard has found: as if one had all keys, in the order of ``bound``'s."""
+        """The rows out of what every shard has found: as if one had all keys, in the order of ``bound``'s."""
         by_key: dict[Row, list[Ranked]] = {}
         for shard, own in divided.items():
             by_key.update(zip(own.keys, found[shard], strict=True))
-        return bound.finished(bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys]))
+        return bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys])
 
     def _integer_pages(self, values: Sequence[int], reading: MapReading) -> list[bytes | None] | None:
         places: list[list[int]] = [[] for _ in self.shards]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from migrations.flow.evaluation_plan import explained, plan_evaluation, statisti
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.parse.reading import Parsed, exp
+from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
@@ -44,7 +44,7 @@ from migrations.statements.adhoc.shapes_of_selects import (
 from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
-from worker.adhoc.answer import Question, Rows
+from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup
 
@@ -54,7 +54,6 @@ PLANS = 200
 """Plans that are remembered while the schema stays: an application asks some hundred shapes."""
 PLANNED_CHARACTERS = 200_000
 """Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
-
 SIZES_SECONDS = 10.0
 """After which tables are counted again for the order of joins."""
 TEXTS = 2_000
@@ -181,8 +180,7 @@ class Selects:
                 page = None
             if page is None or self._deployment.state.planned.get(view) is not served:
                 raise SchemaChanged(", ".join(sorted(planned.tables)))
-            found = json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
-            return planned.columns, [tuple(row.values()) for row in found], {}
+            return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
         if self.shapes.mode is AdHocMode.OFF:
             raise Unsupported(
                 "a SELECT that no view answers: ad_hoc is off",
@@ -213,7 +211,10 @@ class Selects:
                 self._begin(self._keep_all(shape, sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
-        return planned.columns, _finished(bound, planned, rows), clock
+        if isinstance(bound, FinishedLookup) and planned.finish is not None:
+            finish = partial(_finished, bound, planned.finish, rows)
+            rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()
+        return planned.columns, rows, clock
 
     async def _by_spark(
         self, statement: SelectStatement, spark: SparkSelects, budget: Budget
@@ -473,13 +474,11 @@ def _is_partial(ad_hoc: AdHoc, state: State) -> bool:
     return bool(after.planned[ad_hoc.name].reader.key)
 
 
-def _finished(bound: BoundLookup, planned: PlannedView, rows: Rows) -> Rows:
-    """What the view's finish makes of the rows, where it has one."""
-    if not isinstance(bound, FinishedLookup) or planned.finish is None:
-        return rows
-    stored = planned.finish.stored
-    coerced = row_coercer([column.type for column in stored], [column.name for column in stored], from_json=True)
-    found = planned.finish.answer(list(map(coerced, map(list, rows))), bound.values, bound.count, bound.start)
+def _finished(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:
+    """What the view's finish makes of the rows."""
+    types, names = zip(*((column.type, column.name) for column in finish.stored), strict=True)
+    coerced = row_coercer(types, names, from_json=True)
+    found = finish.answer(list(map(coerced, map(list, rows))), bound.values, bound.count, bound.start)
     return [tuple(map(json_value, row)) for row in found]
 
 

@@ -13,10 +13,11 @@ Without a process (an embedded deployment that no application stands in front of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 from domains.language.types import Row, TableSchema
 from domains.plan.packets import Insert, Operation
@@ -87,6 +88,12 @@ class Texts:
         """What takes longer than the loop may be held, in Python that gives the lock away in between."""
         assert self._thread is not None
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def parts(self, function: Callable[..., Iterator[list[Found]]], *arguments: Any, few: bool) -> list[Found]:
+        """All that it yields: in a process beside, unless it is ``few``."""
+        if few or self._beside is None:
+            return list(chain.from_iterable(function(*arguments)))
+        return [each async for part in self._beside.run(function, *arguments) for each in part]
 
     async def write_of(
         self, sql: str, tables: Mapping[str, TableSchema] | None, shards: int, now: str

@@ -26,8 +26,8 @@ class BoundLookup:
     limit: int | None = None
     offset: int = 0
 
-    def finished(self, page: bytes) -> bytes:
-        """The answer out of the reader's rows: they are it."""
+    def finished(self, page: bytes) -> bytes | None:
+        """The answer out of the reader's rows: they are it. None where more is to be done than a look-up may take."""
         return page
 
     @property

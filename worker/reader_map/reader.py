@@ -230,6 +230,11 @@ class ReaderSnapshot:
             else None
         )
 
+    def count(self, layout: ReaderLayout, key: Row) -> int:
+        """How many rows a key has; 0 of a hole."""
+        state = self._transaction.get(layout.marker(key))
+        return 0 if not state else 1 if state[0] == OPEN_BRACE else count_of(state)
+
     def states(self, markers: Sequence[bytes]) -> list[bytes | None]:
         """Of each key, by its marker: what stands as long as all of its rows do; None of a hole."""
         return list(map(self._transaction.get, markers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,8 +13,12 @@ import pytest
 from api.lookups.lookups import LookupCalls
 from api.lookups.references import LookupText
 from controller.embedded.local import LocalDeployment
+from controller.statements import selects
 from domains.errors import HeadraceError
+from migrations.parse.measure import SqlLimits
+from migrations.query import finish
 from worker.reader_map import in_one_state
+from worker.service.child_pool import ChildPool
 
 SCHEMA = """
 CREATE TABLE marks (user_id BIGINT NOT NULL, story_id BIGINT NOT NULL, note TEXT, PRIMARY KEY (user_id, story_id));
@@ -120,3 +125,31 @@ async def test_a_view_that_is_replaced_meanwhile_is_asked_again(deployment: Loca
     asked = lookups.ask_for(WANTED, None)
     await deployment.execute("CREATE OR REPLACE VIEW by_id AS SELECT id FROM stories WHERE id = ? AND author = 7")
     assert await lookups.finish(asked, None) == (ANSWER, b"")
+
+
+async def test_what_is_worked_out_of_many_rows_is_so_beside(
+    local: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = "SELECT story_id, note FROM marks WHERE user_id > ? OR note = ? ORDER BY note"
+    await local.execute(f"CREATE VIEW late AS {view}")
+    many = [{"user_id": 9, "story_id": each, "note": f"{each:04d}"} for each in range(1_500)]
+    await local.insert("marks", many)
+    expected = [(each["story_id"], each["note"]) for each in many]
+    beside = ChildPool()
+    local.read_within(SqlLimits(), beside)
+    here = finish.Finish.page
+    monkeypatch.setattr(finish.Finish, "page", lambda *_: pytest.fail("it holds the event loop"))
+    monkeypatch.setattr(selects, "LONG_PAGE", 1_000)
+    try:
+        (page,) = await local.pages("late", [[8, "x"]])
+        names = [parameter.name for parameter in local.prepare("late").binding.parameters]
+        assert page == await local.page("late", dict(zip(names, (["8"], ["x"]), strict=True)))
+        assert [tuple(row.values()) for row in json.loads(b"[" + page + b"]")] == expected
+        ((selected,), _) = await local.execute(view.replace("?", "8", 1).replace("?", "'x'"))
+        assert list(selected.rows) == expected
+        monkeypatch.setattr(finish.Finish, "page", here)
+        await local.execute("DELETE FROM marks WHERE user_id = 9 AND story_id > 20")
+        (page,) = await local.pages("late", [[8, "x"]])
+        assert page.count(b"note") == 21
+    finally:
+        await beside.close()
