@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from threading import Lock
 from time import monotonic, perf_counter
 from typing import Protocol, TypeVar
 
@@ -15,33 +13,24 @@ from controller.deployment import ArchivedPositions, QueryInfo, StatementResult,
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
+from controller.statements.planning import PreparedSelect, SelectPlans
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
 from controller.statements.texts import Texts
-from domains.engine.evaluation import EvaluationPlan
 from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
 from domains.language.coercion import coerce, json_value, row_coercer
 from domains.language.types import Column, Row, TableSchema
 from domains.plan.packets import Clock, Operation
-from domains.plan.traits import traits_of
-from migrations.catalog import Catalog
 from migrations.flow.evaluation_plan import explained, plan_evaluation, statistics_of
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain, plan_readers
-from migrations.parse.reading import Parsed, exp
+from migrations.parse.reading import Parsed
 from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
-from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.recognising import KnownShapes
 from migrations.statements.adhoc.shapes_of_selects import (
     AdHoc,
-    comparands,
-    exact_arguments,
-    parameterise,
     shape_text,
-    verbatim,
 )
-from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
@@ -49,13 +38,9 @@ from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
+Answered = tuple[tuple[Column, ...], Rows, Clock]
+"""Columns, rows, and the positions that they reflect where they were evaluated."""
 
-PLANS = 200
-"""Plans that are remembered while the schema stays: an application asks some hundred shapes."""
-PLANNED_CHARACTERS = 200_000
-"""Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
-SIZES_SECONDS = 10.0
-"""After which tables are counted again for the order of joins."""
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
 LISTED_CHARACTERS = 4_000
@@ -93,16 +78,6 @@ class StatementPort(Protocol):
     async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedSelect:
-    """A SELECT as what can be asked: of a view of it, or of the base tables."""
-
-    ad_hoc: AdHoc
-    planned: PlannedView
-    plan: EvaluationPlan
-    arguments: Sequence[Argument]
-
-
 class Selects:
     """Answers SELECTs of one deployment."""
 
@@ -110,17 +85,8 @@ class Selects:
         self._deployment = deployment
         self.shapes = shapes
         self.texts = texts
-        self._lock = Lock()
-        """Around plans that are remembered, not their making: a text that is long is planned in a thread."""
-        self._plans: dict[str, tuple[int, PlannedView, EvaluationPlan]] = {}
-        """With the characters of their texts."""
-        self._characters = 0
-        self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
-        """Those of several tables, by the time when these were counted."""
-        self._by_tree: dict[int, tuple[exp.Query, AdHoc, PlannedView, EvaluationPlan]] = {}
-        """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
-        self._plans_of: State | None = None
-        self.known_shapes = KnownShapes()
+        self._plans = SelectPlans(deployment, texts)
+        self.known_shapes = self._plans.known_shapes
         self._texts: dict[str, str] = {}
         self._keeping: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -145,13 +111,16 @@ class Selects:
     async def explain(self, statement: SelectStatement) -> str:
         """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
         run, and nothing kept."""
-        select = await self._unless_long(statement.sql, lambda state: self._prepared(statement, state))
-        view = self._view_of(select)
+        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.prepared(statement, state))
+        view = self._plans.view_of(select)
         if view is not None:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
-        variant = self.shapes.variant(select.ad_hoc.name)
+        variant = self.shapes.variant(await self._shape(select.ad_hoc, statement), select.ad_hoc.name)
         why = "not kept: it was not asked yet" if variant is None else self._why(variant)
+        state = self._deployment.state
         rows = await self._deployment.table_rows(select.plan.tables)
+        if self._deployment.state is not state:
+            raise SchemaChanged(", ".join(rows))
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
 
@@ -163,38 +132,41 @@ class Selects:
             evaluated = f"answered over the base tables; {why}", explained(ordered, statistics)
             return "\n".join((*evaluated, "a view of it would be", plan))
 
-        return await self._unless_long(statement.sql, told)
+        return await self._plans.unless_long(statement.sql, told)
 
-    async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], Rows, Clock]:
+    async def _read(self, statement: SelectStatement, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
-        sql = statement.sql
-        select = await self._unless_long(sql, lambda state: self._prepared(statement, state))
-        planned, arguments = select.planned, select.arguments
-        view = self._view_of(select)
+        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.prepared(statement, state))
+        view = self._plans.view_of(select)
         if view is not None:
-            served = self._deployment.state.planned[view]
-            await self._counted(select, statement)
-            try:
-                page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
-            except NotFound:
-                page = None
-            if page is None or self._deployment.state.planned.get(view) is not served:
-                raise SchemaChanged(", ".join(sorted(planned.tables)))
-            return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
+            return await self._looked_up(view, select, statement, token)
         if self.shapes.mode is AdHocMode.OFF:
-            raise Unsupported(
-                "a SELECT that no view answers: ad_hoc is off",
-                hint=f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}",
-            )
+            raise _refused(select.ad_hoc)
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
-        if planned.finish is not None:
+        return await self._evaluated(select, statement, token)
+
+    async def _looked_up(self, view: str, select: PreparedSelect, statement: SelectStatement, token: Clock) -> Answered:
+        planned, arguments = select.planned, select.arguments
+        served = self._deployment.state.planned[view]
+        await self._counted(select, statement)
+        try:
+            page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
+        except NotFound:
+            page = None
+        if page is None or self._deployment.state.planned.get(view) is not served:
+            raise SchemaChanged(", ".join(sorted(planned.tables)))
+        return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
+
+    async def _evaluated(self, select: PreparedSelect, statement: SelectStatement, token: Clock) -> Answered:
+        evaluated = select
+        if select.planned.finish is not None:
             # What is done to the rows of a view when it is read sinks to tables.
-            evaluated = await self._unless_long(sql, lambda state: self._verbatim(statement, state))
-        else:
-            evaluated = select
-        planned, plan = await self._in_order(evaluated)
+            evaluated = await self._plans.unless_long(
+                statement.sql, lambda state: self._plans.verbatim(statement, state)
+            )
+        planned, plan = await self._plans.in_order(evaluated)
         binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(evaluated.arguments)
         shape, variant = await self._counted(select, statement)
@@ -208,7 +180,7 @@ class Selects:
         shape.rows += len(rows)
         if self.shapes.keeps and not self._keeping:
             if shape.pays:
-                self._begin(self._keep_all(shape, sql))
+                self._begin(self._keep_all(shape, statement.sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
@@ -219,149 +191,25 @@ class Selects:
     async def _by_spark(
         self, statement: SelectStatement, spark: SparkSelects, budget: Budget
     ) -> tuple[Rows, Clock] | None:
-        select = await self._unless_long(statement.sql, lambda state: self._verbatim(statement, state))
+        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.verbatim(statement, state))
         return await spark.answer(self._deployment, select.ad_hoc.definition(), select.plan, budget)
 
     async def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
         ad_hoc = select.ad_hoc
+        text = await self._shape(ad_hoc, statement)
+        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
+
+    async def _shape(self, ad_hoc: AdHoc, statement: SelectStatement) -> str:
         text = self._texts.get(ad_hoc.name)
         if text is None:
-            written = await self._unless_long(statement.sql, lambda _: shape_text(ad_hoc.view_sql))
+            written = await self._plans.unless_long(statement.sql, lambda _: shape_text(ad_hoc.view_sql))
             text = self._texts[ad_hoc.name] = listed_text(written)
             if len(self._texts) > TEXTS:
                 del self._texts[next(iter(self._texts))]
-        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
+        return text
 
     def _why(self, variant: Variant) -> str:
         return variant.why(self.shapes.mode, self.shapes.obstacle)
-
-    # --- planning -------------------------------------------------------------------------------------------
-
-    async def _unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
-        """What is done with a text, on the event loop only where that is short.
-
-        :raises SchemaChanged: meanwhile.
-        """
-        state = self._deployment.state
-        if not self.texts.is_left(sql):
-            return work(state)
-        found = await self.texts.aside(lambda: work(state))
-        if self._deployment.state is not state:
-            raise SchemaChanged("of the statement")
-        return found
-
-    def _prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
-        """What to read it with: with its constants as parameters, or else with them in its text."""
-        with self._lock:
-            if self._plans_of is not state:
-                self._forget_plans(state)
-            known = self._by_tree.get(id(statement.query))
-        if known is None or known[0] is not statement.query:
-            made = self._made(statement, state)
-            if isinstance(made, PreparedSelect):
-                return made
-            known = statement.query, *made
-        ad_hoc, planned, plan = known[1:]
-        arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
-        if arguments is None:
-            return self._verbatim(statement, state)
-        return PreparedSelect(ad_hoc, planned, plan, arguments)
-
-    def _made(
-        self, statement: SelectStatement, state: State
-    ) -> PreparedSelect | tuple[AdHoc, PlannedView, EvaluationPlan]:
-        """With its constants as parameters, if it can be planned so; that is remembered where it does not depend on the
-        values of its own parameters."""
-        ad_hoc = parameterise(statement.query, state.catalog, statement.params)
-        try:
-            planned, plan = self._planned(ad_hoc, state)
-        except Unsupported:  # With its constants in the text it may be supported.
-            return self._verbatim(statement, state)
-        with self._lock:
-            if ad_hoc.reusable and self._plans_of is state:
-                self._by_tree[id(statement.query)] = statement.query, ad_hoc, planned, plan
-                if len(self._by_tree) > PLANS:
-                    del self._by_tree[next(iter(self._by_tree))]
-        if not statement.params:
-            self._learn(statement.sql, statement.query, ad_hoc, state.catalog)
-        return ad_hoc, planned, plan
-
-    def _learn(self, sql: str, query: exp.Query, ad_hoc: AdHoc, catalog: Catalog) -> None:
-        """How to recognise the next text that differs in constants only: if the same view comes of it by parameters."""
-        found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
-        if found is None:
-            return
-        text, values = found
-        (parsed,) = split(text)
-        statement = interpret_one(parsed, catalog, values, self._deployment.now())
-        same = False
-        if isinstance(statement, SelectStatement):
-            again = parameterise(statement.query, catalog, statement.params)
-            same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
-        self.known_shapes.learn(sql, ad_hoc.turned if same else (), comparands(query))
-
-    def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
-        """With all constants in the text."""
-        ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
-        planned, plan = self._planned(ad_hoc, state)
-        arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
-        return PreparedSelect(ad_hoc, planned, plan, arguments or ())
-
-    def _forget_plans(self, state: State) -> None:
-        self._plans.clear()
-        self._ordered.clear()
-        self._by_tree.clear()
-        self._plans_of, self._characters = state, 0
-
-    def _planned(self, ad_hoc: AdHoc, state: State) -> tuple[PlannedView, EvaluationPlan]:
-        """:raises Unsupported: it is right SQL that is not done."""
-        name = ad_hoc.name
-        with self._lock:
-            if self._plans_of is not state:
-                self._forget_plans(state)
-            known = self._plans.pop(name, None)
-            if known is not None:
-                self._plans[name] = known
-                return known[1:]
-        made = plan_evaluation(state, ad_hoc.definition())
-        with self._lock:
-            if self._plans_of is state and name not in self._plans:
-                self._plans[name] = len(ad_hoc.view_sql), *made
-                self._characters += len(ad_hoc.view_sql)
-                while len(self._plans) > PLANS or self._characters > PLANNED_CHARACTERS:
-                    oldest = next(iter(self._plans))
-                    self._ordered.pop(oldest, None)
-                    self._characters -= self._plans.pop(oldest)[0]
-        return made
-
-    async def _in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
-        """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
-        # Which side of a single join is gone through, and which is looked up, is decided when it is evaluated.
-        if sum(traits_of(node.operator).matching is not None for node in select.plan.nodes) < 2:
-            return select.planned, select.plan
-        now, name = monotonic(), select.ad_hoc.name
-        known = self._ordered.get(name)
-        if known is None or now - known[0] > SIZES_SECONDS:
-            state = self._deployment.state
-            rows = await self._deployment.table_rows(select.plan.tables)
-            if self._deployment.state is not state:
-                raise SchemaChanged(", ".join(rows))
-            statistics = statistics_of(state.catalog, rows)
-            plan = await self._unless_long(
-                select.ad_hoc.view_sql, lambda state: plan_evaluation(state, select.ad_hoc.definition(), statistics)
-            )
-            known = now, *plan
-            if name in self._plans:  # They go together.
-                self._ordered[name] = known
-        return known[1], known[2]
-
-    def _view_of(self, select: PreparedSelect) -> str | None:
-        """The view, declared or automatic, whose reader has just this answer, by its lower-case name."""
-        state, wanted = self._deployment.state, select.planned
-        for name, planned in state.planned.items():
-            if planned.root == wanted.root and name in state.flow.readers and _alike(planned, wanted):
-                return name
-        return None
 
     # --- what pays ------------------------------------------------------------------------------------------
 
@@ -369,7 +217,7 @@ class Selects:
         """Make an automatic view, and drop the one that was asked longest ago where there are too many."""
         ad_hoc = select.ad_hoc
         try:
-            if not await self._unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
+            if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
                 rows = sum((await self._deployment.table_rows(select.plan.tables)).values())
                 if rows > FULL_ROWS:
                     variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
@@ -399,7 +247,7 @@ class Selects:
             statement = interpret_one(parsed, state.catalog, values, self._deployment.now())
             if not isinstance(statement, SelectStatement):
                 return
-            select = self._prepared(statement, state)
+            select = self._plans.prepared(statement, state)
         except HeadraceError as error:
             shape.refused = error.message
             return
@@ -469,6 +317,11 @@ class Selects:
         await asyncio.gather(*self._keeping, return_exceptions=True)
 
 
+def _refused(ad_hoc: AdHoc) -> Unsupported:
+    hint = f"CREATE EXT VIEW name AS {ad_hoc.view_sql}"
+    return Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
+
+
 def _is_partial(ad_hoc: AdHoc, state: State) -> bool:
     after, _ = plan_readers(state, [ad_hoc.definition()], one_domain)
     return bool(after.planned[ad_hoc.name].reader.key)
@@ -480,19 +333,3 @@ def _finished(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:
     coerced = row_coercer(types, names, from_json=True)
     found = finish.answer(list(map(coerced, map(list, rows))), bound.values, bound.count, bound.start)
     return [tuple(map(json_value, row)) for row in found]
-
-
-def _alike(one: PlannedView, other: PlannedView) -> bool:
-    """Whether a view's reader answers the other, with the arguments that were made for it."""
-    if (one.columns, one.parameters, one.placeholders) != (other.columns, other.parameters, other.placeholders):
-        return False
-    if one.finish != other.finish:
-        return False
-    mine, its = one.reader, other.reader
-    return (mine.order, mine.visible, mine.limit, mine.offset, mine.empty) == (
-        its.order,
-        its.visible,
-        its.limit,
-        its.offset,
-        its.empty,
-    )

@@ -160,10 +160,10 @@ class AskedShapes:
             del self.known[next(iter(self.known))]
         return shape, variant
 
-    def variant(self, name: str) -> Variant | None:
-        """The one that a view of this name answers."""
-        found = (shape.variants.get(name) for shape in self.known.values())
-        return next((each for each in found if each is not None), None)
+    def variant(self, text: str, name: str) -> Variant | None:
+        """The one of this shape that a view of this name answers."""
+        shape = self.known.get(text)
+        return None if shape is None else shape.variants.get(name)
 
     def keep(self, name: str, variant: Variant) -> None:
         variant.view = name

@@ -55,6 +55,13 @@ def plan_evaluation(
     return planned, plan
 
 
+def may_be_reordered(plan: EvaluationPlan) -> bool:
+    """Whether statistics can tell another order of its joins: the sides of a single one are chosen when it is run, and
+    those of an outer one are given."""
+    matchings = (traits_of(node.operator).matching for node in plan.nodes)
+    return sum(matching is not None and not matching.outer for matching in matchings) > 1
+
+
 GROWING = frozenset(("repeat", "lpad", "rpad", "space", "replace"))
 """Functions whose value may be far longer than their arguments are."""
 MANY_ARGUMENTS = 8

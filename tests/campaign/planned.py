@@ -226,7 +226,7 @@ class Planned:
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
         assert isinstance(statement, SelectStatement)
         _, ad_hoc, arguments = self._exact(statement)
-        return self.evaluated(ad_hoc.definition(), arguments)
+        return self.evaluated(ad_hoc.meant(), arguments)
 
     def view_evaluated(self, view: str, values: Sequence[Any]) -> list[Row]:
         return self.evaluated(self.state.catalog.views[view.lower()], self.arguments(view, values))

@@ -95,6 +95,14 @@ def test_what_was_learnt_holds_for_the_next() -> None:
     assert known.recognised(third, 2) is None, "a list is longer than it may be"
 
 
+def test_a_shape_that_comes_once_is_not_worth_learning() -> None:
+    known = KnownShapes()
+    assert not known.meets("SELECT a FROM t WHERE id = 7")
+    assert not known.meets("SELECT a FROM t WHERE id = 'x'")
+    assert known.meets("SELECT a FROM t WHERE id = 8")
+    assert not known.meets("SELECT a FROM t WHERE id = ?"), "it is not looked at"
+
+
 def test_what_would_be_another_view_takes_the_full_way() -> None:
     known, sql = KnownShapes(), "SELECT a FROM t WHERE id = 7"
     known.learn(sql, (), ())

@@ -16,7 +16,13 @@ from migrations.query.expressions.scalar import scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import value_of
 from migrations.query.view import PlannedView, plan_view
-from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, shape_text, verbatim
+from migrations.statements.adhoc.shapes_of_selects import (
+    AdHoc,
+    exact_arguments,
+    parameterise,
+    shape_text,
+    verbatim,
+)
 from migrations.statements.statement import SelectStatement
 from migrations.statements.subqueries import literal_node
 from tests.migrations.statement_catalog import CATALOG, one

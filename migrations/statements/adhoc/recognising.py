@@ -160,6 +160,8 @@ class KnownShapes:
         """By their tokens."""
         self._sent: dict[str, str] = {}
         """By a text that came out, the latest one of which it did."""
+        self._met: dict[str, None] = {}
+        """Tokens of texts that came once."""
 
     def recognised(self, sql: str, most_items: int) -> Recognised | None:
         """The text with parameters that means the same; None where it is not known, or a list has more items than may
@@ -176,6 +178,16 @@ class KnownShapes:
         if len(self._sent) > SHAPES:
             del self._sent[next(iter(self._sent))]
         return text, values
+
+    def meets(self, sql: str) -> bool:
+        """Whether the text is not the first of its shape: learning it costs as much as planning it."""
+        found = scanned(sql)
+        if found is None or found[0] in self._met:
+            return found is not None
+        self._met[found[0]] = None
+        if len(self._met) > SHAPES:
+            del self._met[next(iter(self._met))]
+        return False
 
     def unlearnt(self, sql: str, turned: Sequence[Starts]) -> Recognised | None:
         """The first text of a shape as it will be recognised, for whoever compares what comes of it; None where that

@@ -19,7 +19,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from domains.errors import BadRequest, SqlError
 from domains.language.types import Kind, SqlType, Value
@@ -74,15 +73,16 @@ class AdHoc:
 
     def definition(self) -> ViewDefinition:
         """:raises Unsupported: the text does not read back as the SELECT that it was written from."""
-        query = _read_back(self.view_sql)
+        query = parse_select(self.view_sql)
         if self.tree is not None:
             refuse_unfaithful(self.tree, query)
         return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=query)
 
-
-@lru_cache(64)
-def _read_back(view_sql: str) -> exp.Query:
-    return parse_select(view_sql)
+    def meant(self) -> ViewDefinition:
+        """To be evaluated: of the tree, which need not read back; nothing is kept of it."""
+        if self.tree is None or not self.reusable:
+            return self.definition()
+        return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=self.tree)
 
 
 def _flat(parts: tuple[Part, ...], params: Sequence[Argument]) -> tuple[Value, ...]:
@@ -139,6 +139,8 @@ def _exact_list(values: tuple[Value, ...], type: SqlType) -> tuple[Value, ...] |
 
 __all__ = ["AdHoc", "Given", "comparands", "exact_arguments", "parameterise", "shape_text", "verbatim"]
 
+MARKS = 2**40
+"""The places of marks: behind those of all names in a text."""
 NAME_DIGITS = 12
 """Hexadecimal digits of a name's hash: with a million views, one chance in 500 that two meet."""
 
@@ -227,10 +229,15 @@ class _Making:
     """Placeholders that stay, by node."""
     turned: list[Starts] = field(default_factory=list)
 
-    def turn(self, nodes: Sequence[exp.Expr]) -> None:
-        """These constants are an argument."""
+    def turn(self, argument: Part | tuple[Part, ...], nodes: Sequence[exp.Expr]) -> exp.Placeholder:
+        """The mark for an argument, which stood in these nodes. Marks are told apart, and ordered, by their places."""
+        mark = exp.Placeholder()
+        mark.meta["start"] = MARKS + len(self.arguments)
+        self.arguments.append(argument)
+        self.kept |= {id(node) for node in nodes}
         if all(isinstance(node, exp.Literal) for node in nodes):
             self.turned.append(tuple(map(position, nodes)))
+        return mark
 
 
 def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, keep: bool) -> AdHoc:
@@ -267,8 +274,7 @@ def _supply(making: _Making, select: exp.Select, wants: list[WantedParameter]) -
             argument = _constants(making, found[2])
             if argument is not None:
                 single = len(argument) == 1 and found[1] is not ParameterKind.IN
-                making.arguments.append(argument[0] if single else argument)
-                making.turn(found[2])
+                making.turn(argument[0] if single else argument, found[2])
                 making.kept |= {id(node) for node in part.find_all(exp.Placeholder)}
                 part.set("supplied", True)
                 break
@@ -294,15 +300,10 @@ def _turn_conditions(making: _Making, select: exp.Select, sources: SelectSources
         turned = kind in (ParameterKind.EQUAL, ParameterKind.IN)
         if argument is None or not (users or (turned and _fits(argument, sources.type_of(column)))):
             continue
-        mark = exp.Placeholder()
-        making.kept |= {id(node) for node in nodes}
-        making.turn(nodes)
         if kind is ParameterKind.IN:
-            making.arguments.append(argument)
-            part.set("expressions", [mark])
+            part.set("expressions", [making.turn(argument, nodes)])
         else:
-            making.arguments.append(argument[0])
-            nodes[0].replace(mark)
+            nodes[0].replace(making.turn(argument[0], nodes))
 
 
 def _keep_bounds(making: _Making, part: exp.Expr, sources: SelectSources, several: bool) -> None:
@@ -312,8 +313,7 @@ def _keep_bounds(making: _Making, part: exp.Expr, sources: SelectSources, severa
     if sources.is_present([part.this]):
         for bound in (part.args["low"], part.args["high"]):
             if isinstance(bound, exp.Placeholder):
-                making.kept.add(id(bound))
-                making.arguments.append(Given(making.numbers[id(bound)]))
+                bound.replace(making.turn(Given(making.numbers[id(bound)]), [bound]))
 
 
 def _keep_limits(making: _Making, select: exp.Select) -> None:
@@ -321,8 +321,7 @@ def _keep_limits(making: _Making, select: exp.Select) -> None:
         bound = select.args.get(clause)
         node = bound.expression if bound is not None else None
         if isinstance(node, exp.Placeholder):
-            making.kept.add(id(node))
-            making.arguments.append(Given(making.numbers[id(node)]))
+            node.replace(making.turn(Given(making.numbers[id(node)]), [node]))
 
 
 def _names_a_constant(select: exp.Select, names: Sequence[str] | None) -> bool:

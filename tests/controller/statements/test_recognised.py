@@ -104,7 +104,9 @@ async def test_an_error_is_that_of_the_text_as_it_was_sent(tmp_path: Path) -> No
     deployment = await LocalDeployment.open(tmp_path)
     try:
         await deployment.execute(SCHEMA)
-        await deployment.execute("SELECT name FROM items WHERE id = 7")
+        for number in (6, 7):
+            await deployment.execute(f"SELECT name FROM items WHERE id = {number}")
+        assert deployment.selects.known_shapes.recognised("SELECT name FROM items WHERE id = 8", 100) is not None
         await deployment.execute("ALTER TABLE items DROP COLUMN name")
         with pytest.raises(HeadraceError) as known:
             await deployment.execute("SELECT name FROM items WHERE id = 8")

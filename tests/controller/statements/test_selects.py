@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
 
 from controller.embedded.local import LocalDeployment
 from controller.embedded.local_hosts import LocalHosts
-from controller.statements import selects, shapes
+from controller.statements import planning, selects, shapes
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, LimitExceeded, NotFound, ReadTimeout, Unsupported
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
+from migrations.catalog import ViewDefinition
+from migrations.flow.evaluation_plan import plan_evaluation
+from migrations.flow.plan import State
 from migrations.parse.measure import SqlLimits
 from migrations.recipe import Recipe
 from worker.adhoc import cut, evaluator
@@ -398,6 +402,33 @@ async def test_only_so_many_are_kept_and_no_definition_waits_for_one(
         await deployment.close()
 
 
+@pytest.mark.usefixtures("pays_at_once")
+async def test_plans_hold_while_automatic_views_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+
+    def plan(state: State, definition: ViewDefinition, *more: Any) -> Any:
+        planned.append(definition.sql)
+        return plan_evaluation(state, definition, *more)
+
+    monkeypatch.setattr(planning, "plan_evaluation", plan)
+    deployment = await opened(tmp_path)
+    other = "SELECT amount FROM accounts WHERE amount > 5000"
+    monkeypatch.setattr(selects, "FULL_ROWS", 0)  # So that there is no view of the other.
+    try:
+        await deployment.execute(other)
+        await deployment.execute("SELECT id FROM accounts WHERE owner = 1")
+        await until_kept(deployment, "SELECT id FROM accounts WHERE owner = 1", "owner")
+        await deployment.execute(other)
+        assert len([sql for sql in planned if "amount" in sql]) == 1
+        await deployment.execute("ALTER TABLE accounts ADD COLUMN colour INT")
+        await deployment.execute(other)
+        assert "amount" in planned[-1], "the table is another"
+        await deployment.execute(f"CREATE EXT VIEW declared AS {other}")
+        assert "declared" in (await rows(deployment, f"EXPLAIN {other}"))[0][0]
+    finally:
+        await deployment.close()
+
+
 async def test_500_shapes_leave_nothing(tmp_path: Path) -> None:
     deployment = await opened(tmp_path)
     try:
@@ -481,15 +512,19 @@ async def test_a_long_select_is_planned_off_the_event_loop(
 ) -> None:
     threads: list[str] = []
 
-    def on(name: str, work: Callable[..., Any]) -> None:
+    def on(room: ModuleType, name: str) -> None:
+        work = getattr(room, name)
+
         def noted(*arguments: Any) -> Any:
             threads.append(threading.current_thread().name)
             return work(*arguments)
 
-        monkeypatch.setattr(selects, name, noted)
+        monkeypatch.setattr(room, name, noted)
 
-    for name in ("parameterise", "plan_evaluation", "plan_readers", "shape_text"):
-        on(name, getattr(selects, name))
+    for name in ("parameterise", "plan_evaluation"):
+        on(planning, name)
+    for name in ("plan_evaluation", "plan_readers", "shape_text"):
+        on(selects, name)
     beside = ChildPool()
     deployment.read_within(SqlLimits(), beside)
     numbers = ", ".join(map(str, range(1_000, 4_000)))

@@ -1,0 +1,249 @@
+"""What a SELECT is planned as, and what is remembered of that: by its tokens, its tree, and its view's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from time import monotonic
+from typing import Protocol, TypeVar
+
+from controller.hosts import SchemaChanged
+from controller.statements.texts import Texts
+from domains.engine.evaluation import EvaluationPlan
+from domains.errors import Unsupported
+from domains.language.types import TableSchema
+from migrations.catalog import Catalog
+from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, statistics_of
+from migrations.flow.plan import State
+from migrations.parse.reading import exp, same_tree
+from migrations.query.view import PlannedView
+from migrations.statements.adhoc.recognising import KnownShapes
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, comparands, exact_arguments, parameterise, verbatim
+from migrations.statements.constants import Argument
+from migrations.statements.interpret import interpret_one, split
+from migrations.statements.statement import SelectStatement
+
+Answer = TypeVar("Answer")
+Declared = tuple[object, ...]
+"""What plans follow from; see :func:`declared`."""
+
+PLANS = 1_000
+"""Plans that are remembered while the schema stays: an application asks some hundred shapes."""
+PLANNED_CHARACTERS = 200_000
+"""Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
+
+SIZES_SECONDS = 10.0
+"""After which tables are counted again for the order of joins."""
+
+
+class PlanningPort(Protocol):
+    """What planning needs of the deployment."""
+
+    @property
+    def state(self) -> State: ...
+
+    def now(self) -> str: ...
+
+    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSelect:
+    """A SELECT as what can be asked: of a view of it, or of the base tables."""
+
+    ad_hoc: AdHoc
+    planned: PlannedView
+    plan: EvaluationPlan
+    arguments: Sequence[Argument]
+    view: str | None
+    """A declared view, in lower case, whose reader has just this answer."""
+
+
+class SelectPlans:
+    """Those of one deployment."""
+
+    def __init__(self, deployment: PlanningPort, texts: Texts) -> None:
+        self._deployment = deployment
+        self._texts = texts
+        self._lock = Lock()
+        """Around plans that are remembered, not their making: a text that is long is planned in a thread."""
+        self._plans: dict[str, PreparedSelect] = {}
+        """By name, without arguments."""
+        self._characters = 0
+        """Of their texts."""
+        self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
+        """Those of several tables, by the time when these were counted."""
+        self._by_tree: dict[int, tuple[exp.Query, PreparedSelect]] = {}
+        """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
+        self._plans_of: Declared = ()
+        self._seen: State | None = None
+        """The state for which these plans were found to hold."""
+        self._compared: dict[str, tuple[exp.Query | None, exp.Query]] = {}
+        """Trees of a SELECT, and of the automatic view of its name, that are the same."""
+        self.known_shapes = KnownShapes()
+
+    async def unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
+        """What is done with a text, on the event loop only where that is short.
+
+        :raises SchemaChanged: meanwhile.
+        """
+        state = self._deployment.state
+        if not self._texts.is_left(sql):
+            return work(state)
+        found = await self._texts.aside(lambda: work(state))
+        if self._deployment.state is not state:
+            raise SchemaChanged("of the statement")
+        return found
+
+    def prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
+        """What to read it with: with its constants as parameters, or else with them in its text."""
+        with self._lock:
+            known = self._by_tree.get(id(statement.query)) if self._holds(state) else None
+        if known is not None and known[0] is statement.query:
+            made = known[1]
+        else:
+            ad_hoc = parameterise(statement.query, state.catalog, statement.params)
+            try:
+                made = self._planned(ad_hoc, state)
+            except Unsupported:  # With its constants in the text it may be supported.
+                return self.verbatim(statement, state)
+            self._remember(statement, made, state)
+        planned = made.planned
+        arguments = exact_arguments(made.ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
+        return self.verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
+
+    def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
+        """By its tree, where it does not depend on the values of its own parameters; and its tokens."""
+        with self._lock:
+            if made.ad_hoc.reusable and self._holds(state):
+                self._by_tree[id(statement.query)] = statement.query, made
+                if len(self._by_tree) > PLANS:
+                    del self._by_tree[next(iter(self._by_tree))]
+        if not statement.params and self.known_shapes.meets(statement.sql):
+            self._learn(statement.sql, statement.query, made.ad_hoc, state.catalog)
+
+    def _learn(self, sql: str, query: exp.Query, ad_hoc: AdHoc, catalog: Catalog) -> None:
+        """How to recognise the next text that differs in constants only: if the same view comes of it by parameters."""
+        found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
+        if found is None:
+            return
+        text, values = found
+        (parsed,) = split(text)
+        statement = interpret_one(parsed, catalog, values, self._deployment.now())
+        same = False
+        if isinstance(statement, SelectStatement):
+            again = parameterise(statement.query, catalog, statement.params)
+            same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
+        self.known_shapes.learn(sql, ad_hoc.turned if same else (), comparands(query))
+
+    def verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
+        """With all constants in the text."""
+        ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
+        made = self._planned(ad_hoc, state)
+        planned = made.planned
+        arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
+        return replace(made, arguments=arguments or ())
+
+    def _planned(self, ad_hoc: AdHoc, state: State) -> PreparedSelect:
+        """Without arguments; the plan of the same tree is remembered.
+
+        :raises Unsupported: it is right SQL that is not done.
+        """
+        name, tree = ad_hoc.name, ad_hoc.tree
+        with self._lock:
+            if not self._holds(state):
+                self._plans.clear()
+                self._ordered.clear()
+                self._by_tree.clear()
+                self._plans_of, self._seen, self._characters = declared(state), state, 0
+            known = self._plans.pop(name, None)
+            if known is not None:
+                self._plans[name] = known
+        if known is not None and same_tree(tree, known.ad_hoc.tree):
+            return replace(known, ad_hoc=ad_hoc)
+        planned, plan = plan_evaluation(state, ad_hoc.meant())
+        made = PreparedSelect(ad_hoc, planned, plan, (), _declared_view_of(planned, state))
+        with self._lock:
+            if self._holds(state) and name not in self._plans:
+                self._plans[name] = made
+                self._characters += len(ad_hoc.view_sql)
+                while len(self._plans) > PLANS or self._characters > PLANNED_CHARACTERS:
+                    oldest = next(iter(self._plans))
+                    self._ordered.pop(oldest, None)
+                    self._characters -= len(self._plans.pop(oldest).ad_hoc.view_sql)
+        return made
+
+    def _holds(self, state: State) -> bool:
+        """Whether what was planned is what would be planned now: automatic views change nothing in that."""
+        if state is not self._seen and self._plans_of == declared(state):
+            self._seen = state
+        return state is self._seen
+
+    async def in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
+        """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
+        if not may_be_reordered(select.plan):
+            return select.planned, select.plan
+        now, name = monotonic(), select.ad_hoc.name
+        known = self._ordered.get(name)
+        if known is None or now - known[0] > SIZES_SECONDS:
+            state = self._deployment.state
+            rows = await self._deployment.table_rows(select.plan.tables)
+            if self._deployment.state is not state:
+                raise SchemaChanged(", ".join(rows))
+            statistics = statistics_of(state.catalog, rows)
+            plan = await self.unless_long(
+                select.ad_hoc.view_sql, lambda state: plan_evaluation(state, select.ad_hoc.meant(), statistics)
+            )
+            known = now, *plan
+            if name in self._plans:  # They go together.
+                self._ordered[name] = known
+        return known[1], known[2]
+
+    def view_of(self, select: PreparedSelect) -> str | None:
+        """The view, declared or automatic, whose reader has just this answer, by its lower-case name."""
+        if select.view is not None:
+            return select.view
+        state, name, tree = self._deployment.state, select.ad_hoc.name, select.ad_hoc.tree
+        kept = state.catalog.views.get(name)
+        if kept is None or name not in state.flow.readers:
+            return None
+        ours, its = self._compared.get(name, (None, None))
+        if ours is not tree or its is not kept.relation:
+            if not same_tree(tree, kept.relation):
+                return None  # Two trees may have the same text.
+            self._compared[name] = tree, kept.relation
+            if len(self._compared) > PLANS:
+                del self._compared[next(iter(self._compared))]
+        return name
+
+
+def declared(state: State) -> Declared:
+    """All that was declared, and not made of traffic: tables, and views with whether they have readers."""
+    views, readers = state.catalog.views, state.flow.readers
+    known = ((name, planned, name in readers) for name, planned in state.planned.items() if not views[name].ad_hoc)
+    return (*state.catalog.tables.values(), *known)
+
+
+def _declared_view_of(wanted: PlannedView, state: State) -> str | None:
+    for name, planned in state.planned.items():
+        stands = name in state.flow.readers and not state.catalog.views[name].ad_hoc
+        if stands and planned.root == wanted.root and _alike(planned, wanted):
+            return name
+    return None
+
+
+def _alike(one: PlannedView, other: PlannedView) -> bool:
+    """Whether a view's reader answers the other, with the arguments that were made for it."""
+    if (one.columns, one.parameters, one.placeholders) != (other.columns, other.parameters, other.placeholders):
+        return False
+    if one.finish != other.finish:
+        return False
+    mine, its = one.reader, other.reader
+    return (mine.order, mine.visible, mine.limit, mine.offset, mine.empty) == (
+        its.order,
+        its.visible,
+        its.limit,
+        its.offset,
+        its.empty,
+    )
