@@ -107,6 +107,15 @@ class Catalog:
             reached |= more
 
 
+def ad_hoc_views(catalog: Catalog) -> tuple[str, ...]:
+    """Those of SELECTs, which earlier builds kept in the recipe, but for what views with names read."""
+    return tuple(
+        view.name
+        for view in catalog.views.values()
+        if view.ad_hoc and all(catalog.views[other.lower()].ad_hoc for other in catalog.dependents(view.name))
+    )
+
+
 def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = None) -> UnknownName:
     """The error for a name that is not there, with the nearest one that is (to ``like``, else to the name)."""
     by_lower = {candidate.lower(): candidate for candidate in known}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.language.types import Column, TableColumn, TableSchema
@@ -225,6 +226,7 @@ def change_of(state: State, entry: RecipeEntry, placement: Placement, parsed: Se
 
 def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
     work = _Work(state)
+    work.go_on_from(entry)
     if entry.ad_hoc:
         for sql in entry.statements:
             work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
@@ -276,6 +278,15 @@ class _Work:
         self.planned: dict[str, PlannedView] = {}
         self.meanings: dict[str, Relation] = {}
         """What new views come to, as long as nothing but further views has changed the catalog since."""
+
+    def go_on_from(self, entry: RecipeEntry) -> None:
+        """Where entries before it were left out, it goes on as it did with them."""
+        flow, catalog = self.state.flow, self.state.catalog
+        flow.next_index = max(flow.next_index, entry.first)
+        flow.gathers, flow.gathered = entry.gathers, ()
+        if entry.dropped:
+            dropped = MappingProxyType({**catalog.dropped, **dict(entry.dropped)})
+            self.state.catalog = replace(catalog, dropped=dropped)
 
     def add(self, statement: Statement) -> None:
         match statement:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
@@ -18,6 +18,8 @@ from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
 
 FORMAT = 2
 """From here on with a checksum. One of format 1 has none, and is read all the same."""
+COMPACTED = 3
+"""Of a recipe that was made short, which an earlier version of Headrace would play to other numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,42 @@ class RecipeEntry:
     """The statement is an ad-hoc SELECT in its normal form; its view is named by the text."""
     forget: tuple[str, ...] = ()
     """Views of ad-hoc SELECTs that go."""
+    first: int = 0
+    """The number of its first node is at least this: entries before it were left out (``compacting.py``)."""
+    dropped: tuple[tuple[str, int], ...] = ()
+    """How many tables of a name, in lower case, such entries dropped."""
+    gathers: tuple[int, ...] = ()
+    """The shards in which it gathers rows: which has the least depends on what there was."""
+
+    @property
+    def only_drops(self) -> bool:
+        drops = all(sql.lstrip()[:4].upper() == "DROP" and ";" not in sql for sql in self.statements)
+        return drops and not self.readers and not self.ad_hoc and bool(self.statements or self.forget)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     entries: tuple[RecipeEntry, ...] = ()
+    left_out: int = 0
+    """Changes that are not among the entries any more."""
+
+    @property
+    def changes(self) -> int:
+        """How often it was changed: of two recipes of a deployment the one with more is the later one."""
+        return len(self.entries) + self.left_out
 
     def with_entry(self, entry: RecipeEntry) -> Recipe:
-        return Recipe((*self.entries, entry))
+        return replace(self, entries=(*self.entries, entry))
 
     def to_json(self) -> bytes:
         """One line an entry."""
         lines = ",\n".join(map(_line, self.entries))
-        return f'{{"format": {FORMAT}, "checksum": "{self._checksum()}", "entries": [\n{lines}\n]}}\n'.encode()
+        head = f'"format": {COMPACTED}, "left_out": {self.left_out}' if self.left_out else f'"format": {FORMAT}'
+        return f'{{{head}, "checksum": "{self._checksum()}", "entries": [\n{lines}\n]}}\n'.encode()
 
     def _checksum(self) -> str:
         """Of the entries, however they are spaced: in a cluster they are part of a larger document."""
-        lines = "\n".join(map(_line, self.entries))
+        lines = "\n".join([*map(_line, self.entries), *([str(self.left_out)] if self.left_out else [])])
         return f"{crc32(lines.encode()):08x}"
 
     @classmethod
@@ -54,17 +75,26 @@ class Recipe:
         """:raises StorageFailure: it is damaged, or of a later version of Headrace."""
         try:
             document = json.loads(data)
-            if document["format"] not in (1, FORMAT):
+            if document["format"] not in (1, FORMAT, COMPACTED):
                 raise StorageFailure(
-                    f"the recipe has format {document['format']}, and this version reads {FORMAT}",
+                    f"the recipe has format {document['format']}, and this version reads {COMPACTED}",
                     hint="use the version of Headrace that wrote it",
                 )
-            found = cls(tuple(_entry(entry) for entry in document["entries"]))
+            found = cls(tuple(_entry(entry) for entry in document["entries"]), int(document.get("left_out", 0)))
             if ("checksum" in document or document["format"] != 1) and document["checksum"] != found._checksum():
                 raise ValueError("its checksum is another")
             return found
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageFailure(f"the recipe is damaged: {error}", hint="restore it from a back-up") from error
+
+
+def largest(recipe: Recipe, many: int = 3) -> str:
+    """The largest entries, for a message: their beginnings, and their bytes."""
+    sizes = sorted(((len(_line(entry).encode()), entry) for entry in recipe.entries), key=lambda each: -each[0])
+    return ", ".join(
+        f'"{" ".join(sql[:100].split())[:50]}…" ({size:,} bytes)'
+        for size, sql in ((size, next(iter(entry.statements), "")) for size, entry in sizes[:many])
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -82,6 +112,9 @@ def _entry(document: dict[str, Any]) -> RecipeEntry:
         texts(document.get("readers", ())),
         bool(document.get("ad_hoc")),
         texts(document.get("forget", ())),
+        int(document.get("first", 0)),
+        tuple((str(name), int(count)) for name, count in document.get("dropped", {}).items()),
+        tuple(map(int, document.get("gathers", ()))),
     )
 
 
@@ -95,6 +128,12 @@ def _without_defaults(entry: RecipeEntry) -> dict[str, Any]:
         document["ad_hoc"] = True
     if entry.forget:
         document["forget"] = list(entry.forget)
+    if entry.first:
+        document["first"] = entry.first
+    if entry.dropped:
+        document["dropped"] = dict(entry.dropped)
+    if entry.gathers:
+        document["gathers"] = list(entry.gathers)
     return document
 
 
@@ -106,10 +145,10 @@ def _without_defaults(entry: RecipeEntry) -> dict[str, Any]:
 def declared(recipe: Recipe) -> Recipe:
     """What people declared. A view of a SELECT that another entry names stays: something stands on it."""
     named = " ".join(text for entry in recipe.entries for text in (*entry.statements, *entry.readers)).lower()
-    return Recipe(tuple(entry for entry in recipe.entries if _is_declared(entry, named)))
+    return replace(recipe, entries=tuple(entry for entry in recipe.entries if _is_declared(entry, named)))
 
 
 def _is_declared(entry: RecipeEntry, named: str) -> bool:
     if entry.ad_hoc:
         return any(ad_hoc_name(sql) in named for sql in entry.statements)
-    return bool(entry.statements or entry.readers)
+    return entry != RecipeEntry(forget=entry.forget)

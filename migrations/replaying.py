@@ -174,4 +174,4 @@ def without_view(recipe: Recipe, view: str) -> Recipe:
             )
         if entry != RecipeEntry():
             entries.append(entry)
-    return recipe if tuple(entries) == recipe.entries else Recipe(tuple(entries))
+    return recipe if tuple(entries) == recipe.entries else replace(recipe, entries=tuple(entries))

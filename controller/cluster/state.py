@@ -18,7 +18,7 @@ from domains.errors import LimitExceeded, StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Recipe
+from migrations.recipe import Recipe, largest
 from migrations.replaying import replayed
 from zookeeper.authority import STATE_BYTES_MAX
 
@@ -99,12 +99,17 @@ class ClusterState:
         return replace(self, epoch=self.epoch + 1, placement=self.placement if placement is None else placement)
 
     def with_recipe(self, recipe: Recipe) -> ClusterState:
-        """Raises LimitExceeded if the recipe leaves no room for anything else."""
+        """Raises LimitExceeded if the recipe leaves no room for anything else, unless its last entry only drops: what
+        was dropped is left out of the recipe afterwards."""
         after = replace(self, recipe=recipe)
-        if len(after.encode()) > RECIPE_ROOM:
+        if len(recipe.entries) < len(self.recipe.entries) or recipe.entries[-1].only_drops:
+            return after
+        size = len(after.encode())
+        if size > RECIPE_ROOM:
             raise LimitExceeded(
-                f"the recipe would have {len(recipe.entries):,} entries, packed more than {RECIPE_ROOM:,} bytes",
-                hint="every change is an entry, a DROP too; headrace restore leaves out SELECTs that were forgotten",
+                f"the recipe would have {len(recipe.entries):,} entries, packed {size:,} bytes, and {RECIPE_ROOM:,} is "
+                "the limit",
+                hint=f"drop what is not needed, which always has room; most take {largest(recipe)}",
             )
         return after
 
@@ -125,7 +130,7 @@ class ClusterState:
         if len(data) > STATE_BYTES_MAX:
             raise LimitExceeded(
                 f"the cluster's state would have {len(data):,} bytes, and {STATE_BYTES_MAX:,} is the limit",
-                hint="every change of tables and views is an entry of the recipe, a DROP too",
+                hint=f"drop what is not needed; most take {largest(self.recipe)}",
             )
         return data
 
@@ -184,8 +189,11 @@ class Replica:
         self.shards = shards
         self.recipe = Recipe()
         self.state = State(shards=shards)
-        self.tables: set[str] = set()
-        """The names of all tables that ever existed."""
+
+    @property
+    def tables(self) -> set[str]:
+        """The names of all tables that ever existed, in lower case."""
+        return {*self.state.catalog.tables, *self.state.catalog.dropped}
 
     async def follow(self, recipe: Recipe, went: Callable[[int], None] = lambda played: None) -> State:
         """Plan the new entries. Each takes some 10 ms, so other tasks run in between, and ``went`` is told of each.
@@ -195,12 +203,10 @@ class Replica:
         mine = self.recipe.entries
         if recipe.entries[: len(mine)] != mine:
             mine, state = (), State(shards=self.shards)
-            self.tables.clear()
         else:
             state = self.state
         for played, entry in enumerate(recipe.entries[len(mine) :], len(mine) + 1):
             state = replayed(state, entry, one_domain)
-            self._remember(state)
             went(played)
             await asyncio.sleep(0)
         self.adopt(recipe, state)
@@ -209,7 +215,3 @@ class Replica:
     def adopt(self, recipe: Recipe, state: State) -> None:
         """Take over a plan that was made elsewhere."""
         self.recipe, self.state = recipe, state
-        self._remember(state)
-
-    def _remember(self, state: State) -> None:
-        self.tables |= {schema.name for schema in state.catalog.tables.values()}

@@ -227,13 +227,12 @@ def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable
     A table is created by its recipe entry first, so one that is stored and that no entry ever had means that the recipe
     is not the one of these tables. To drop them, as tables that were dropped are, would lose them.
     """
-    known: set[str] = set()
     opening.begin(PLANNING, len(recipe.entries))
     for number, entry in enumerate(recipe.entries):
         opening.went(number)
         state = replayed(state, entry, placement)
-        known |= {schema.name for schema in state.catalog.tables.values()}
-    unknown = sorted(set(stored) - known)
+    known = {*state.catalog.tables, *state.catalog.dropped}
+    unknown = sorted(name for name in stored if name.lower() not in known)
     if unknown:
         raise StorageFailure(f'the recipe does not have the stored table "{unknown[0]}"', hint=_RESTORE)
     return state

@@ -14,6 +14,8 @@ from typing import Protocol
 from domains.errors import StorageFailure, Unavailable
 from domains.plan.commands import BuildIndex, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
+from migrations.compacting import Compaction, compaction, removals, worth_compacting
+from migrations.flow.dataflow import Placement
 from migrations.flow.plan import PlanStep, State
 from migrations.recipe import Recipe, declared
 from worker.dataflow.thread import DataflowThread
@@ -63,6 +65,10 @@ class Book(Protocol):
 
     async def enter(self, recipe: Recipe, state: State) -> None:
         """Decide: from here on it is true. Raises StorageFailure, Unavailable, and then it may be decided or not."""
+
+    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
+        """Make the recipe short where that is worth it, or there is no room (``full``). What it comes to stays. Whether
+        it is shorter."""
 
 
 class LocalExecutor:
@@ -120,6 +126,8 @@ class LocalBook:
         self._authority = authority
         self._version = version
         self._changed = changed
+        self._left = 0
+        """Removals that were needed the last time."""
 
     async def enter(self, recipe: Recipe, state: State) -> None:
         recipe = declared(recipe)
@@ -130,3 +138,23 @@ class LocalBook:
                 raise StorageFailure(f"cannot write the recipe: {error.strerror or error}") from error
         before, self.state, self.recipe = self.state, state, recipe
         self._changed(before, state)
+
+    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
+        """The state stays: it may have what the recipe has not, and a start begins with other numbers."""
+        if full or not worth_compacting(self.recipe, self._left):  # A file has room.
+            return False
+        steps = compaction(self.recipe, State(partial=self.state.partial, shards=self.state.shards), placement)
+        found = await asyncio.to_thread(_played, steps)
+        if found is not None:
+            await self.enter(found[0], self.state)
+        self._left = removals(self.recipe)
+        return found is not None
+
+
+def _played(steps: Compaction) -> tuple[Recipe, State] | None:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: tuple[Recipe, State] | None = ended.value
+            return found

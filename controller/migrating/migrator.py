@@ -20,7 +20,7 @@ from controller.migrating.bulk.choice import Builder, choose
 from controller.migrating.execution import Migration, carry_out, define
 from controller.migrating.executor import Book, Executor, Interrupted
 from controller.migrating.unbuilt import RETRY_SECONDS, Unbuilt, UnbuiltPart
-from domains.errors import HeadraceError, NotFound, SqlSyntaxError, Unavailable
+from domains.errors import HeadraceError, LimitExceeded, NotFound, SqlSyntaxError, Unavailable
 from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.flow.dataflow import Placement
@@ -218,9 +218,16 @@ class Migrator:
                     self._plan(entry)  # The whole of it, before any part is done.
                 for part in parts:
                     await self._carry_out(migration, part)
+        if migration.state == "done":
+            async with self._turn:
+                try:
+                    await self._book.compact(self._placement)
+                except HeadraceError as error:  # The next one tries again.
+                    _log.warning("the recipe is not made short: %s", error)
 
     async def _carry_out(self, migration: Migration, entry: RecipeEntry) -> None:
         done = migration.done, migration.steps
+        full = False
         for _ in range(ATTEMPTS):
             await self._executor.ready()
             migration.check()
@@ -236,6 +243,10 @@ class Migrator:
                 return
             except Interrupted as error:
                 _log.warning("migration %s begins again: %s", migration.id, error.message)
+            except LimitExceeded:
+                if full or not await self._book.compact(self._placement, full=True):
+                    raise
+                full = True
         raise Unavailable(
             f"workers were lost during each of {ATTEMPTS} attempts; nothing was changed",
             hint="see the status, try again",

@@ -48,6 +48,10 @@ class Dataflow:
     next_index: int = 0
     shards: int = 1
     """The deployment's factor."""
+    gathers: tuple[int, ...] = field(default=(), compare=False)
+    """Where the present change is to gather rows in one shard, in turn, as it was decided once; else it decides."""
+    gathered: tuple[int, ...] = field(default=(), compare=False)
+    """Where it does."""
 
     def copy(self) -> Dataflow:
         return Dataflow(
@@ -60,6 +64,8 @@ class Dataflow:
             dict(self.readers),
             self.next_index,
             self.shards,
+            self.gathers,
+            self.gathered,
         )
 
     def node(self, index: NodeIndex) -> Node:

@@ -154,6 +154,15 @@ class Extension:
 
     def _gather_in(self, source: NodeIndex) -> int:
         """Where the node is gathered already, else the shard in which the least is: so that not all of it is in one."""
+        if self.flow.gathers:
+            chosen, *rest = self.flow.gathers
+            self.flow.gathers = tuple(rest)
+        else:
+            chosen = self._least_held(source)
+        self.flow.gathered += (chosen,)
+        return chosen
+
+    def _least_held(self, source: NodeIndex) -> int:
         held = [0] * self.flow.shards
         for known, _, stands, _ in self.flow.crossings:
             if stands.shards == 1:

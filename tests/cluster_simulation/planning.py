@@ -30,14 +30,15 @@ def planned_once(slice_rows: int) -> Iterator[None]:
     """Within the block the same entry on the same catalog and dataflow is worked out once, and backfills go by slices
     of so few rows that much happens between them."""
     known: dict[tuple[int, RecipeEntry], tuple[State, Change]] = {}
-    twins: dict[tuple[int, int], State] = {}
+    twins: dict[tuple[int, int, tuple[tuple[str, int], ...]], State] = {}
     plan = change.change_of
 
     def change_of(
         state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Any] | None = None
     ) -> Change:
         if not state.catalog.tables and not state.flow.nodes and not state.catalog.views:
-            state = twins.setdefault((state.shards, state.flow.next_index + len(state.joint)), state)
+            reached, dropped = state.flow.next_index + len(state.joint), tuple(state.catalog.dropped.items())
+            state = twins.setdefault((state.shards, reached, dropped), state)
         found = known.get((id(state), entry))
         if found is None:
             found = known[id(state), entry] = (state, plan(state, entry, placement, parsed))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
+from unittest import mock
 
 from domains.errors import HeadraceError
 from domains.plan.graph import Reader
@@ -108,6 +109,8 @@ class Scenario:
             with ExitStack() as simulated:
                 simulated.enter_context(simulated_files(self.cluster))
                 simulated.enter_context(planned_once(self.random.choice((1, 3, 10, 2000))))
+                worth = Random(f"made short {self.seed}").choice((1, 4, 16))
+                simulated.enter_context(mock.patch("migrations.compacting.WORTH", worth))
                 if self.size.backups:
                     self.backups = Backups(self.cluster, self.seed, self.clients, self._try_change)
                     simulated.enter_context(self.backups.simulated())
@@ -408,6 +411,7 @@ class Scenario:
         if self.backups is not None:
             await self.backups.last(self.ledger.rows, stored)
             self.counts |= self.backups.counts
+        self.counts["changes left out"] = decided.recipe.left_out
         order = checks.log_order(cluster, decided, state, ("marks", "tags"))
         self.ledger.judge(stored, order)
         self.ad_hoc.judge(state, order, self.ledger.twice, cluster.losses)

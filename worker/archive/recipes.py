@@ -15,9 +15,9 @@ a restore as of a later time or position takes no shard at less than these ``pos
 from a table that the recipe no longer has to another.
 
 **Records are ordered by their number, never by time.** A new one gets the next number. In a cluster, where several
-controllers may write, a recipe of an earlier version (its epoch and length in the decided state) than the last one's is
-refused, and so is a cut that has less of a table than the last one. Cuts are ordered by their record's number, then by
-their own. A time is always later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone.
+controllers may write, a recipe of an earlier version (its epoch and its changes in the decided state) is refused, and
+so is a cut that has less of a table than the last one. Cuts are ordered by their record's number, then by their own.
+A time is always later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone.
 Records of version 0.1 have no number and no cuts: they come before all others, in the order of their times.
 
 **A deleted cut is noticed.** Numbers have no gaps, a record names the last cut of the record before, and ``last`` the
@@ -61,7 +61,7 @@ class RecipeRecord:
     number: int = 0
     """Its place in their order; 0: of version 0.1."""
     version: tuple[int, int] = (0, 0)
-    """For a cluster: the epoch in which the recipe was read, and the number of its entries."""
+    """For a cluster: the epoch in which the recipe was read, and the number of changes that it stands for."""
     is_cut: bool = False
     """Its positions are a cut, and later cuts are recorded. False for version 0.1."""
     cuts_before: int = -1

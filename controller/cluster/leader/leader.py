@@ -37,8 +37,9 @@ from controller.migrating.executor import Interrupted
 from controller.migrating.migrator import Migrator
 from domains.errors import HeadraceError, NoLeader, Unavailable
 from domains.plan.graph import DomainIndex
+from migrations.catalog import ad_hoc_views
 from migrations.flow.plan import one_domain
-from migrations.recipe import Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from worker.protocol.messages import Report, WorkerReport
 from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
@@ -245,6 +246,9 @@ class Leader:
         if self.settings.bulk.archive is not None:
             clearing = keep_clear(self.files, self.settings.bulk.archive, decided.epoch, self.ledger)
             self._clearing = asyncio.create_task(clearing, name="clearing")
+        forgotten = ad_hoc_views(self._replica.state.catalog)
+        if forgotten:
+            self.migrator.start(RecipeEntry(forget=forgotten), "leave out views of SELECTs")
         await self._muster()
         self.disturb("taking over")
 

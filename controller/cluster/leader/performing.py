@@ -19,6 +19,8 @@ from domains.errors import HeadraceError, Unavailable
 from domains.plan.commands import BuildIndex, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkId, lane_of, receiver_of, sender_of
+from migrations.compacting import compaction, removals, worth_compacting
+from migrations.flow.dataflow import Placement
 from migrations.flow.plan import PlanStep, State
 from migrations.recipe import Recipe
 from worker.protocol.messages import LinkPositions, NotHere, Perform, Positions, RowCounts, RowsRequest
@@ -230,6 +232,8 @@ class ClusterBook:
     _replica: Replica
     _executor: ClusterExecutor
     _timing: Timing
+    _left: int = 0
+    """Removals of the recipe that were needed when it was last made short."""
 
     @property
     def recipe(self) -> Recipe:
@@ -248,6 +252,29 @@ class ClusterBook:
         await self._ledger.amend(decide, patience=self._timing.commit_patience)
         if self._ledger.decided.recipe == recipe:
             self._replica.adopt(recipe, state)
+
+    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
+        """As a decision of its own. All processes that follow play the short recipe: what is planned after it depends
+        on nothing else."""
+        before = self.recipe
+        if not (full or worth_compacting(before, self._left)):
+            return False
+        await self._executor.ready()
+        found, steps = None, compaction(before, State(shards=self._replica.shards), placement)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                found = ended.value
+                break
+            await asyncio.sleep(0)
+        if found is not None:
+            try:
+                await self.enter(*found)
+            except Unavailable:
+                await self._executor.take_back(())  # A recovery finds out whether it was decided.
+        self._left = removals(self.recipe)
+        return found is not None
 
 
 async def look(fleet: Fleet, decided: ClusterState) -> Reached:

@@ -162,7 +162,7 @@ def keep_in_archive(retention: float | None = None) -> Keep:
         from worker.archive.recipes import keep_recipe  # Late: it loads pyarrow.
 
         assert taken.recipe is not None
-        version = (decided.epoch, len(decided.recipe.entries))
+        version = (decided.epoch, decided.recipe.changes)
         return await asyncio.to_thread(
             keep_recipe, url, taken, decided.shards, taken.recipe, version, retention=retention
         )

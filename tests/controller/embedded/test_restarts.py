@@ -41,6 +41,27 @@ async def test_the_data_of_a_cluster_is_not_opened(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
+async def test_what_was_created_and_dropped_again_is_not_in_the_recipe(tmp_path: Path) -> None:
+    opened = await LocalDeployment.open(tmp_path)
+    await opened.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 5), (2, 5)")
+    await opened.execute("CREATE EXT VIEW kept AS SELECT a, COUNT(*) AS n FROM t WHERE a = ? GROUP BY a")
+    sizes = set[int]()
+    for turn in range(25):
+        await opened.execute(f"CREATE TABLE u (id INT PRIMARY KEY); INSERT INTO u VALUES ({turn})")
+        await opened.execute(f"CREATE OR REPLACE EXT VIEW v AS SELECT id FROM t WHERE a > {turn}")
+        await opened.execute("DROP TABLE u")
+        sizes.add((tmp_path / "recipe.json").stat().st_size)
+    await opened.execute("DROP VIEW v")
+    assert max(sizes) < 4_000
+    await opened.close()
+    opened = await LocalDeployment.open(tmp_path)
+    await opened.execute("CREATE TABLE u (id INT PRIMARY KEY)")
+    assert opened.state.catalog.table("u").generation == 25, "it is none of the former ones"
+    ((found, none), _) = await opened.execute("SELECT a, n FROM kept WHERE a = 5; SELECT id FROM u")
+    assert (found.rows, none.rows) == (((5, 2),), ())
+    await opened.close()
+
+
 # --- indexes that come after the rows -----------------------------------------------------------------------------
 
 
