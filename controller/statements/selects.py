@@ -17,7 +17,7 @@ from controller.statements.planning import PreparedSelect, SelectPlans
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
 from controller.statements.texts import Texts
 from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
-from domains.language.coercion import coerce, json_value, row_coercer
+from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row, TableSchema
 from domains.plan.packets import Clock, Operation
 from migrations.flow.evaluation_plan import explained, plan_evaluation, statistics_of
@@ -104,9 +104,7 @@ class Selects:
         if reads_nothing(statement.query):
             return list(constant_select(statement.query).rows)
         columns, rows, _ = await self._read(statement, token)
-        return [
-            tuple(coerce(value, c.type, from_json=True) for value, c in zip(row, columns, strict=True)) for row in rows
-        ]
+        return list(map(json_row_coercer(columns), rows))
 
     async def explain(self, statement: SelectStatement) -> str:
         """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
@@ -329,7 +327,6 @@ def _is_partial(ad_hoc: AdHoc, state: State) -> bool:
 
 def _finished(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:
     """What the view's finish makes of the rows."""
-    types, names = zip(*((column.type, column.name) for column in finish.stored), strict=True)
-    coerced = row_coercer(types, names, from_json=True)
-    found = finish.answer(list(map(coerced, map(list, rows))), bound.values, bound.count, bound.start)
+    stored = list(map(json_row_coercer(finish.stored), rows))
+    found = finish.answer(stored, bound.values, bound.count, bound.start)
     return [tuple(map(json_value, row)) for row in found]

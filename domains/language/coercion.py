@@ -17,13 +17,14 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from functools import lru_cache
 
 from domains.errors import TypeViolation
 from domains.language.exact import MAX_DIGITS, rounded
 from domains.language.functions.conversion import text_of, text_of_decimal, text_of_double
 from domains.language.json_rows import json_encoder, json_value
 from domains.language.temporal import canonical_date, canonical_datetime, utc_text
-from domains.language.types import BLOB, Kind, Row, SqlType, Value
+from domains.language.types import BLOB, Column, Kind, Row, SqlType, Value
 
 __all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "named_value", "row_coercer", "text_of"]
 
@@ -101,6 +102,12 @@ def row_coercer(
     exec(compile("\n".join(lines), "<row coercer>", "exec"), bound)
     function: Callable[[Sequence[object]], Row] = bound["coerce_row"]  # type: ignore[assignment]
     return function
+
+
+@lru_cache(256)
+def json_row_coercer(columns: tuple[Column, ...]) -> Callable[[Sequence[object]], Row]:
+    """:func:`row_coercer` for rows of these columns out of JSON; remembered, since a view is read again and again."""
+    return row_coercer([column.type for column in columns], [column.name for column in columns], from_json=True)
 
 
 def _slow(type: SqlType, column: str, from_json: bool) -> Callable[[object], Value]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
-from domains.language.description import describe
+from domains.language.description import describe, literal
 from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fields_of
 from domains.language.types import Kind
@@ -490,11 +490,10 @@ def _call_text(call: AggregateCall, names: Sequence[str]) -> str:
     name = call.function.value.upper().removesuffix("_ROWS")
     if name.endswith("_DISTINCT"):
         name, argument = name.removesuffix("_DISTINCT"), f"DISTINCT {argument}"
-    return f"{name}({argument})"
+    separator = f" SEPARATOR {literal(call.separator)}" if call.separator != "," else ""
+    return f"{name}({argument}{_order_text(call.order, names)}{separator})"
 
 
 def _order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
-    if not order:
-        return ""
-    terms = (f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order)
-    return f" by {', '.join(terms)}"
+    terms = [f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order]
+    return f" by {', '.join(terms)}" if terms else ""

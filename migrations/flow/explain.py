@@ -36,7 +36,7 @@ def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = Non
         standing = sharding_text(flow, node.index)
         return state_text(node) + (f"  {standing}" if standing else "")
 
-    return "\n".join(_lines(root, flow.node, named, kept, statistics))
+    return "\n".join(tree_lines(root, flow.node, named, kept, statistics))
 
 
 def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, statistics: Statistics) -> str:
@@ -45,16 +45,17 @@ def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, statist
     def named(node: Node) -> str:
         return traits_of(node.operator).text([names_of(node_of(parent)) for parent in node.parents])
 
-    return "\n".join(_lines(root, node_of, named, lambda _: "", statistics))
+    return "\n".join(tree_lines(root, node_of, named, lambda _: "", statistics))
 
 
-def _lines(
+def tree_lines(
     root: NodeIndex,
     node_of: Callable[[NodeIndex], Node],
     named: Callable[[Node], str],
     kept: Callable[[Node], str],
     statistics: Statistics | None,
 ) -> Iterator[str]:
+    """The tree, with what ``named`` says of each node and ``kept`` of its state where it is first reached."""
     known: dict[NodeIndex, Estimated] = {}
     seen: set[NodeIndex] = set()
 

@@ -14,17 +14,16 @@ to 5 µs for each row that the reader has for its key, and 0.3 ms where its valu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-from domains.language.coercion import json_encoder, row_coercer
+from domains.language.coercion import json_encoder, json_row_coercer
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.description import describe
 from domains.language.encoding import encode_order
 from domains.language.expressions import Expression, Field
+from domains.language.json_rows import page_values
 from domains.language.types import TEXT, Column, Delta, Row, Value
 from domains.operators.accumulators import accumulator
 from migrations.query.expressions.late import Given, replaced, with_values
@@ -52,7 +51,8 @@ class Finish:
 
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
-        rows = self.answer(_decoder(self.stored)(page), values, limit, offset)
+        stored = list(map(json_row_coercer(self.stored), page_values(page)))
+        rows = self.answer(stored, values, limit, offset)
         return b",".join(map(json_encoder(self.columns), rows))
 
     def answer(self, rows: Sequence[Row], values: Sequence[Given], limit: int | None = None, offset: int = 0) -> Rows:
@@ -97,22 +97,10 @@ def _call_text(call: LateCall, names: Sequence[str]) -> str:
     return f"{call.call.function.value.upper()}({argument})"
 
 
-# From JSON to rows, and from the steps to functions. Both are remembered: a view is read again and again, most often
-# with values of late.
+# From the steps to functions, which are remembered: a view is read again and again, most often with values of late.
 
 MOST_COMPILED = 512
 """Look-ups' values, each with functions of some kB."""
-
-
-@lru_cache(256)
-def _decoder(columns: tuple[Column, ...]) -> Callable[[bytes], list[Row]]:
-    coerce = row_coercer([c.type for c in columns], [c.name for c in columns], from_json=True)
-
-    def decode(page: bytes) -> list[Row]:
-        objects: list[dict[str, Any]] = json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
-        return [coerce(list(each.values())) for each in objects]
-
-    return decode
 
 
 @lru_cache(MOST_COMPILED)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from domains.plan.graph import Join, ParameterKind, Reader
+from domains.language.description import describe
+from domains.language.types import Column
+from domains.plan.graph import Join, Node, NodeIndex, ParameterKind, Project, Reader
+from domains.plan.traits import traits_of
 from migrations.catalog import Catalog
+from migrations.flow.explain import tree_lines
 from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import exp, parse, text_of
 from migrations.query.view import PlannedView, frozen, plan_view
 from migrations.statements.definitions.ddl import create_table
 from migrations.statements.statement import CreateTableStatement
 from tests.migrations.oracle import catalog, plan, with_view
-from tests.migrations.plan_rendering import names_of, render
 from tests.sql_logic.records import Query, Statement, read_records
 
 CATALOG = catalog()
@@ -27,6 +32,33 @@ def pairs() -> list[tuple[str, str, str]]:
         title, _, sql = asked.partition("\n")
         found.append((title.removeprefix("-- "), sql, expected))
     return found
+
+
+def names_of(columns: Sequence[Column]) -> list[str]:
+    """The columns' names, each with its position where it is not the only one of that name."""
+    counts = Counter(column.name for column in columns)
+    return [c.name if counts[c.name] == 1 else f"{c.name}@{i}" for i, c in enumerate(columns)]
+
+
+def render(graph: JointGraph, root: NodeIndex) -> str:
+    """The tree as EXPLAIN draws it, and what it leaves out: the names of what is computed, which nodes are read twice,
+    and which have a row over nothing."""
+    reads = Counter(parent for index in graph.ancestors(root) for parent in graph.node(index).parents)
+
+    def named(node: Node) -> str:
+        below = [names_of(graph.node(parent).columns) for parent in node.parents]
+        number = f"#{node.index} " if reads[node.index] > 1 and node.parents else ""
+        traits = traits_of(node.operator)
+        if isinstance(node.operator, Project):
+            pairs = zip(node.operator.expressions, node.columns, strict=True)
+            return f"{number}π {', '.join(_output(describe(e, below[0]), column) for e, column in pairs)}"
+        return f"{number}{traits.text(below)}{' (one row over nothing)' if traits.row_over_nothing else ''}"
+
+    return "\n".join(tree_lines(root, graph.node, named, lambda _: "", None))
+
+
+def _output(text: str, column: Column) -> str:
+    return text if column.name in (text, text.partition("@")[0]) else f"{text} → {column.name}"
 
 
 def reader_text(graph: JointGraph, view: PlannedView) -> list[str]:
