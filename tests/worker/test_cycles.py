@@ -42,7 +42,7 @@ def collecting() -> Iterator[None]:
 @pytest.mark.usefixtures("collecting")
 def test_an_old_cycle_goes() -> None:
     clock = Clock()
-    collector = CycleCollector(lambda: True, clock)
+    collector = CycleCollector(lambda: True, clock, clock)
     node = Node()
     kept = weakref.ref(node)
     gc.collect()
@@ -57,7 +57,7 @@ def test_an_old_cycle_goes() -> None:
 def test_after_a_pause_only_what_is_new_is_walked_over_until_nothing_is_asked() -> None:
     clock = Clock()
     idle = False
-    collector = CycleCollector(lambda: idle, clock)
+    collector = CycleCollector(lambda: idle, clock, clock)
     node = Node()
     kept = weakref.ref(node)
     clock.step = 2 * cycles.PAUSE_SECONDS
@@ -87,7 +87,7 @@ def test_what_was_set_apart_is_walked_over_once_it_has_grown_though_more_is_aske
     monkeypatch.setattr(cycles, "GROWN_OBJECTS", 1_000)
     clock = Clock()
     gc.freeze()
-    collector = CycleCollector(lambda: False, clock)
+    collector = CycleCollector(lambda: False, clock, clock)
     clock.step = 2 * cycles.PAUSE_SECONDS
     nodes = [Node() for _ in range(gc.get_freeze_count())]
     kept = weakref.ref(nodes[0])

@@ -23,7 +23,7 @@ idle."""
 GROWN_OBJECTS = 200_000
 """At least: some 60 MB."""
 GROWN_SECONDS = 60.0
-SHARE = 500
+SHARE = 200
 """Times as long as such a collection takes, at least, until the next one."""
 GIVEN_BACK = 64_000_000
 """Bytes by which the process has grown, after which its allocator is told to give back the free pages that it keeps
@@ -44,9 +44,16 @@ class CycleCollector:
     holds some 200,000 rows, and a cycle that is as old as they are.
     """
 
-    def __init__(self, is_idle: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        is_idle: Callable[[], bool],
+        now: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """``spent``: seconds of the processor, which on a busy machine are fewer than those that pass."""
         self._is_idle = is_idle
         self._now = now
+        self._spent = spent
         self._whole = now()
         self._timer: asyncio.TimerHandle | None = None
         self.found = 0
@@ -73,17 +80,17 @@ class CycleCollector:
             self._timer.cancel()
 
     def collect(self) -> None:
-        before = self._now()
-        since = before - self._whole
+        now, before = self._now(), self._spent()
+        since = now - self._whole
         whole = (since >= WHOLE_SECONDS and self._is_idle()) or (
             since >= max(GROWN_SECONDS, SHARE * self.longest_whole)
             and gc.get_freeze_count() > self._left * GROWN + GROWN_OBJECTS
         )
         if whole:
-            self._whole = before
+            self._whole = now
             gc.unfreeze()
         self.found += gc.collect()
-        took = self._now() - before
+        took = self._spent() - before
         if whole:
             self.longest_whole = max(self.longest_whole, took)
         else:
