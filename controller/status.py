@@ -16,6 +16,7 @@ from migrations.flow.explain import operator_text, sharding_text, state_text
 from migrations.flow.plan import State
 from worker.dataflow.thread import DataflowThread
 from worker.service.status import memory_of
+from worker.service.system import explained_bytes
 
 Held = dict[NodeIndex, tuple[int, int]]
 """The number of keys and bytes of a node's state, in all its shards."""
@@ -76,15 +77,9 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
     }
 
 
-OWN_BYTES = 250_000_000
-"""Of a process without rows and requests: code, libraries, caches of RocksDB."""
-OVER = 1.25
-"""What accounted bytes take beyond themselves, in an allocator that keeps some."""
-
-
 def resident_of(resident: int, limit: int) -> dict[str, Any]:
     """The process's size, and where it is more than its limit explains, an alarm."""
-    expected = int(OVER * limit) + OWN_BYTES
+    expected = explained_bytes(limit)
     if resident <= expected:
         return {"resident": resident}
     told = (

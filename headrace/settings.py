@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     max_answer_rows: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=1_000_000, ge=1, description="rows that a SELECT that is evaluated may answer"
     )
-    max_evaluation_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+    max_evaluation_size: Annotated[Size, Flag("serve", "up", "worker", "api", value="SIZE")] = Field(
         default=1_000_000_000, description="bytes that the process may hold that evaluates a SELECT"
     )
     max_body_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(

@@ -30,6 +30,7 @@ from worker.archive.options import ArchiveOptions
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import shards_of
+from worker.service.system import bytes_beyond
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
@@ -197,7 +198,7 @@ class LocalDeployment(Serving):
         return self.migrator.cancel(id)
 
     def count_outside(self, size: int) -> None:
-        self.dataflow.hosted.outside = size
+        self.dataflow.hosted.outside = size + bytes_beyond(self.dataflow.memory_limit)
 
     # --- what there is --------------------------------------------------------------------------------------
 

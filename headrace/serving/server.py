@@ -24,10 +24,7 @@ from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, list
 from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
 from worker.service.cycles import CycleCollector
-from worker.service.system import end_at_once, expect_long_lives, give_back_early, stop_signals
-
-COUNT_SECONDS = 1.0
-"""Between two looks at what requests and answers take of the memory limit."""
+from worker.service.system import COUNT_SECONDS, end_at_once, expect_long_lives, give_back_early, stop_signals
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from worker.protocol.messages import (
 )
 from worker.protocol.operations import FlushDomain, LinkRequest
 from worker.reader_map import BoundLookup
+from worker.service import system
 from worker.service.process import running
 from worker.service.shards import Shard, read_owner
 from worker.wire.connection import connect, greeting
@@ -90,6 +91,17 @@ async def test_a_sharded_graph_over_two_workers(tmp_path: Path) -> None:
         pages = await asyncio.gather(*(led.page("VoteCount", (number,)) for number in range(STORIES)))
         assert pages[5] == b'{"story":5,"n":5}'
         await led.quiet()
+
+
+async def test_state_gives_way_to_what_else_a_worker_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beyond = 10_000_000
+    monkeypatch.setattr(system, "private_bytes", lambda: system.explained_bytes(Told.memory_limit) + beyond)
+    async with leading(tmp_path, SQL, names=("a",), shards=1, groups=1) as led:
+        assert led.own["a"].dataflow.hosted.outside == beyond
+        beyond = 0
+        async with asyncio.timeout(10):
+            while led.own["a"].dataflow.hosted.outside:
+                await asyncio.sleep(0.05)
 
 
 async def test_domains_move_while_others_serve(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ CUTS_MAX = 64
 BESIDE = 8
 """Processes that evaluate parts, at once. An api process has two queries under way, and each takes one here."""
 
-HELD_BYTES = 2**30
-"""By such a process."""
+HELD_BYTES = 1_000_000_000
+"""By such a process, unless settings say otherwise."""
 
 PATIENCE = 30.0
 """Seconds between two reads, after which nobody is there any more: as long as a statement may take."""
@@ -56,8 +56,9 @@ PATIENCE = 30.0
 class CutParts:
     """What parts of questions come to over one cut: at once where that is few rows, or else in a process beside."""
 
-    def __init__(self, cut: EvaluationCut, pool: EvaluatorPool) -> None:
+    def __init__(self, cut: EvaluationCut, pool: EvaluatorPool, held_bytes: int) -> None:
         self._cut = cut
+        self._held_bytes = held_bytes
         self._pool = pool
         self._evaluator: Evaluator | None = None
         self._turn = asyncio.Lock()
@@ -96,7 +97,7 @@ class CutParts:
         evaluator = self._evaluator
         assert evaluator is not None, "a stream has one"
         try:
-            return await watched(evaluator, lambda: evaluator.step(stream, self._cut), self._cut, HELD_BYTES)
+            return await watched(evaluator, lambda: evaluator.step(stream, self._cut), self._cut, self._held_bytes)
         finally:
             if self._closed or evaluator.ended:
                 self._evaluator = None
@@ -135,8 +136,9 @@ class _Held:
 
 
 class HeldCuts:
-    def __init__(self, dataflow: DataflowThread) -> None:
+    def __init__(self, dataflow: DataflowThread, held_bytes: int) -> None:
         self._dataflow = dataflow
+        self._held_bytes = held_bytes
         self._held: dict[int, _Held] = {}
         self._taking = 0
         self._last = time.time_ns()
@@ -176,7 +178,8 @@ class HeldCuts:
     def _keep(self, connection: Connection, taken: EvaluationCut) -> CutTaken:
         self._last += 1
         number = self._last
-        self._held[number] = _Held(taken, CutParts(taken, self._beside), connection, self._closing(number))
+        parts = CutParts(taken, self._beside, self._held_bytes)
+        self._held[number] = _Held(taken, parts, connection, self._closing(number))
         if not connection.is_open():
             self.close(number)
         elif connection not in self._heard:

@@ -31,7 +31,7 @@ from worker.protocol.messages import Role
 from worker.service.archiving import start_archiver
 from worker.service.cycles import CycleCollector
 from worker.service.server import WorkerServer
-from worker.service.system import expect_long_lives, stop_signals, unless
+from worker.service.system import COUNT_SECONDS, bytes_beyond, expect_long_lives, stop_signals, unless
 from worker.wire.connection import greeting
 from worker.wire.peers import Peers
 from worker.wire.server import WireServer, serve
@@ -78,6 +78,10 @@ class WorkerSettings(ArchiveSettings, Protocol):
 
     @property
     def disk_reserve(self) -> int: ...
+
+    @property
+    def max_evaluation_size(self) -> int:
+        """Bytes that a process beside may hold that evaluates a part of a SELECT."""
 
     @property
     def zookeeper(self) -> str | None: ...
@@ -243,10 +247,14 @@ async def _open(
 
     opened.push_async_callback(close)
     dataflow.start()
+    opened.callback(_count_beyond(dataflow))
     archiver = start_archiver(dataflow, ArchiveOptions.of(settings))
     if archiver is not None:
         opened.push_async_callback(asyncio.to_thread, archiver.close)
-    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve).handle
+    handler = WorkerServer(
+        *(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve),
+        settings.max_evaluation_size,
+    ).handle
     server = await serve(
         settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation
     )
@@ -262,6 +270,19 @@ async def _open(
         str(readers.resolve()),
     )
     return Worker(dataflow, peers, server, descriptor)
+
+
+def _count_beyond(dataflow: DataflowThread) -> Callable[[], None]:
+    """From now on, now and then, have state give way to what else the process takes. Answers how to end that."""
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def count() -> None:
+        dataflow.hosted.outside = bytes_beyond(dataflow.memory_limit)
+        timers[:] = [loop.call_later(COUNT_SECONDS, count)]
+
+    count()
+    return lambda: timers[0].cancel()
 
 
 @contextmanager

@@ -72,7 +72,7 @@ from worker.protocol.operations import (
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rocks.store import RocksStore
-from worker.service.cuts import HeldCuts
+from worker.service.cuts import HELD_BYTES, HeldCuts
 from worker.service.holds import Holds
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
@@ -128,6 +128,7 @@ class WorkerServer:
         data: Path,
         archiver: Archiver | None = None,
         disk_reserve: int = DISK_RESERVE,
+        held_bytes: int = HELD_BYTES,
     ) -> None:
         self._dataflow = dataflow
         self._archiver = archiver
@@ -146,7 +147,7 @@ class WorkerServer:
         """The closed stores of shards that could not be read: when one is opened again, its alarm stays."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
-        self._cuts = HeldCuts(dataflow)
+        self._cuts = HeldCuts(dataflow, held_bytes)
         self._links = LinkWaits(self._is_linked)
         self._rebuilds = ShardRebuilds(name, data, None if archiver is None else archiver.options.url)
 

@@ -8,6 +8,7 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from domains.engine.vertices import Vertices
+from worker.service import system
 from worker.service.status import memory_of
 
 
@@ -51,5 +52,28 @@ async def test_a_status_sums_each_domain_once(domains: int, tmp_path: Path, monk
         status = await opened.status()
         assert len(summed) == domains
         assert status["memory"]["accounted"] == sum(each["bytes"] for each in status["domains"])
+    finally:
+        await opened.close()
+
+
+async def test_state_gives_way_to_whatever_else_the_process_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = await LocalDeployment.open(tmp_path, memory_limit=1_000_000)
+    try:
+        await opened.execute("CREATE TABLE stories (id INT PRIMARY KEY, author INT)")
+        await opened.execute("CREATE EXT VIEW ById AS SELECT author FROM stories WHERE id = ?")
+        await opened.insert("stories", [{"id": number, "author": number % 7} for number in range(2_000)])
+        await opened.pages("ById", [[number] for number in range(2_000)])
+        full = (await opened.status())["memory"]["accounted"]
+        explained = system.explained_bytes(opened.dataflow.memory_limit)
+        monkeypatch.setattr(system, "private_bytes", lambda: explained)
+        opened.count_outside(0)
+        await opened.insert("stories", [{"id": 2_000, "author": 0}])
+        assert (await opened.status())["memory"]["accounted"] >= full, "nothing is beyond the limit"
+        monkeypatch.setattr(system, "private_bytes", lambda: explained + 10_000_000)
+        opened.count_outside(0)
+        await opened.insert("stories", [{"id": 2_001, "author": 0}])
+        assert (await opened.status())["memory"]["accounted"] <= opened.dataflow.memory_limit // 4 < full
     finally:
         await opened.close()
