@@ -39,6 +39,25 @@ class RecipeEntry:
     gathers: tuple[int, ...] = ()
     """The shards in which it gathers rows: which has the least depends on what there was."""
 
+    def document(self) -> dict[str, Any]:
+        """As JSON has it: without what is empty."""
+        document: dict[str, Any] = {}
+        if self.statements:
+            document["statements"] = list(self.statements)
+        if self.readers:
+            document["readers"] = list(self.readers)
+        if self.ad_hoc:
+            document["ad_hoc"] = True
+        if self.forget:
+            document["forget"] = list(self.forget)
+        if self.first:
+            document["first"] = self.first
+        if self.dropped:
+            document["dropped"] = dict(self.dropped)
+        if self.gathers:
+            document["gathers"] = list(self.gathers)
+        return document
+
     @property
     def only_drops(self) -> bool:
         drops = all(sql.lstrip()[:4].upper() == "DROP" and ";" not in sql for sql in self.statements)
@@ -100,7 +119,7 @@ def largest(recipe: Recipe, many: int = 3) -> str:
 @lru_cache(maxsize=4096)
 def _line(entry: RecipeEntry) -> str:
     """Kept, since each change writes all entries again: 6 µs each. (With ``indent`` json has only its slow encoder.)"""
-    return json.dumps(_without_defaults(entry), ensure_ascii=False)
+    return json.dumps(entry.document(), ensure_ascii=False)
 
 
 def _entry(document: dict[str, Any]) -> RecipeEntry:
@@ -116,25 +135,6 @@ def _entry(document: dict[str, Any]) -> RecipeEntry:
         tuple((str(name), int(count)) for name, count in document.get("dropped", {}).items()),
         tuple(map(int, document.get("gathers", ()))),
     )
-
-
-def _without_defaults(entry: RecipeEntry) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    if entry.statements:
-        document["statements"] = list(entry.statements)
-    if entry.readers:
-        document["readers"] = list(entry.readers)
-    if entry.ad_hoc:
-        document["ad_hoc"] = True
-    if entry.forget:
-        document["forget"] = list(entry.forget)
-    if entry.first:
-        document["first"] = entry.first
-    if entry.dropped:
-        document["dropped"] = dict(entry.dropped)
-    if entry.gathers:
-        document["gathers"] = list(entry.gathers)
-    return document
 
 
 # A recipe without what traffic has made: automatic views come and go, and are made again where they pay.

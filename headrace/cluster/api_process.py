@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
@@ -58,14 +57,14 @@ class LeaderClient:
         self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
     async def run(self, entry: RecipeEntry, sql: str) -> None:
-        started = await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": True})
+        started = await self._ask("POST", "/v1/migrations", {"entry": entry.document(), "sql": sql, "wait": True})
         error = _status(started).error
         if error is not None:
             raise _error(*error)
 
     async def start(self, sql: str) -> MigrationStatus:
-        entry = RecipeEntry((sql,))
-        return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
+        asked = {"entry": RecipeEntry((sql,)).document(), "sql": sql, "wait": False}
+        return _status(await self._ask("POST", "/v1/migrations", asked))
 
     async def migrations(self) -> list[MigrationStatus]:
         return list(map(_status, await self._ask("GET", "/v1/migrations")))

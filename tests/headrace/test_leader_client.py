@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
+from api.control import MigrationBody
 from api.statuses import error_body
 from controller.cluster.serving.directory import Directory
 from domains.errors import AlreadyExists, LeaderLost, NoLeader
@@ -43,7 +44,7 @@ async def test_a_migration_is_sent_whole_and_its_end_awaited() -> None:
     assert str(seen[0].url) == "http://leader:7070/v1/migrations"
     body = json.loads(seen[0].content)
     assert body["wait"] is True
-    assert body["entry"] == {"statements": list(ENTRY.statements), "readers": [], "ad_hoc": False, "forget": []}
+    assert MigrationBody.model_validate(body).entry.entry() == ENTRY, "a controller takes it"
     assert (await door.migration("1")).steps == ("a",)
     await door.close()
 
