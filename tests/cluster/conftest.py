@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_cluster import Launch, launching
+from running_cluster import NO_JAVA, Launch, launching
+
+from headrace.embedding import LoopThread
+from zookeeper.server import Ensemble
 
 
 @pytest.fixture
@@ -19,3 +22,21 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 def launch_fake(tmp_path: Path) -> Iterator[Launch]:
     """Starts it with parts that only register and answer: for tests of the supervisor."""
     yield from launching(tmp_path, fake=True)
+
+
+@pytest.fixture(scope="module")
+def ensemble_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A ZooKeeper for the tests of a module to which its server is all the same."""
+    if NO_JAVA:
+        pytest.skip("there is no java on PATH")
+    thread, ensemble = LoopThread(), Ensemble(tmp_path_factory.mktemp("zookeeper"))
+    thread.run(ensemble.start())
+    yield ensemble.address
+    thread.run(ensemble.stop())
+    thread.stop()
+
+
+@pytest.fixture
+def elsewhere(ensemble_address: str, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Has ``up`` use that one, below a znode of the test's own: without a JVM of its own to start."""
+    return "--zookeeper", f"{ensemble_address}/{request.node.name}"

@@ -23,7 +23,6 @@ from headrace.serving.listening import StartFailed
 from headrace.settings import Settings
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
-from zookeeper.server import Ensemble
 
 Launch = Callable[..., Running]
 
@@ -50,8 +49,10 @@ def test_up_and_down_and_up_again(launch_fake: Launch, tmp_path: Path) -> None:
     assert len(addresses) == 1, "whoever was told of ZooKeeper finds it after a restart, too"
 
 
-def test_what_dies_is_started_again(launch_fake: Launch) -> None:
-    running = launch_fake("--workers", "2", "--apis", "2", "--zookeepers", "3").serves()
+def test_what_dies_is_started_again_and_what_was_decided_need_not_be_said_again(launch_fake: Launch) -> None:
+    """One test of both, since each start of three ZooKeepers is three JVMs."""
+    several = ("--workers", "2", "--apis", "2", "--zookeepers", "3")
+    running = launch_fake(*several, "--deployment", "ours").serves()
     for name in ("worker-1", "controller-2", "api-1", "zookeeper-2"):
         pid = running.pids()[name]
         os.kill(pid, signal.SIGKILL)
@@ -62,21 +63,7 @@ def test_what_dies_is_started_again(launch_fake: Launch) -> None:
     assert all(map(alive, running.pids().values()))
     assert len(running.pids()) == 9
     assert running.stop()[0] == 0
-
-
-def test_all_parts_get_the_settings(launch_fake: Launch, tmp_path: Path) -> None:
-    (tmp_path / "headrace.toml").write_text('shards = 7\nworker_port = 1\nname = "mine"\ndeployment = "other"\n')
-    running = launch_fake("--workers", "1", HEADRACE_ZOOKEEPER_AUTH="us:secret").serves()
-    for name in ("worker-1", "controller-1", "api-1"):
-        assert (tmp_path / "data" / "logs" / f"{name}.log").read_text() == f"{name} runs with shards 7\n"
-        command = Path(f"/proc/{running.pids()[name]}/cmdline").read_text()
-        assert "secret" not in command
-    assert running.stop()[0] == 0
-
-
-def test_what_the_first_start_decided_need_not_be_said_again(launch_fake: Launch) -> None:
     one = ("--workers", "1", "--controllers", "1")
-    assert launch_fake(*one, "--deployment", "ours", "--zookeepers", "3").serves().stop()[0] == 0
     again = launch_fake(*one).serves()
     assert {"zookeeper-1", "zookeeper-2", "zookeeper-3"} < again.pids().keys()
     assert again.stop()[0] == 0
@@ -85,21 +72,26 @@ def test_what_the_first_start_decided_need_not_be_said_again(launch_fake: Launch
     assert re.search(r"one of 3 .*one of 1 .*start it with 3", err), err
 
 
-async def test_another_zookeeper_need_not_be_named_again(launch_fake: Launch, tmp_path: Path) -> None:
-    ensemble = Ensemble(tmp_path / "elsewhere")
-    await ensemble.start()
-    try:
-        one, address = ("--workers", "1", "--controllers", "1"), ensemble.address
-        for given in ((address,), (), (address.replace("127.0.0.1", "localhost"),), ()):
-            asked = ("--zookeeper", *given) if given else ()
-            running = launch_fake(*one, *asked).serves()
-            assert "zookeeper-1" not in running.pids()
-            code, out, _ = running.stop()
-            assert code == 0
-            address = given[0] if given else address
-            assert f"ZooKeeper at {address}\n" in out
-    finally:
-        await ensemble.stop()
+def test_all_parts_get_the_settings(launch_fake: Launch, elsewhere: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('shards = 7\nworker_port = 1\nname = "mine"\ndeployment = "other"\n')
+    running = launch_fake("--workers", "1", *elsewhere, HEADRACE_ZOOKEEPER_AUTH="us:secret").serves()
+    for name in ("worker-1", "controller-1", "api-1"):
+        assert (tmp_path / "data" / "logs" / f"{name}.log").read_text() == f"{name} runs with shards 7\n"
+        command = Path(f"/proc/{running.pids()[name]}/cmdline").read_text()
+        assert "secret" not in command
+    assert running.stop()[0] == 0
+
+
+def test_another_zookeeper_need_not_be_named_again(launch_fake: Launch, ensemble_address: str) -> None:
+    one, address = ("--workers", "1", "--controllers", "1"), f"{ensemble_address}/another"
+    for given in ((address,), (), (address.replace("127.0.0.1", "localhost"),), ()):
+        asked = ("--zookeeper", *given) if given else ()
+        running = launch_fake(*one, *asked).serves()
+        assert "zookeeper-1" not in running.pids()
+        code, out, _ = running.stop()
+        assert code == 0
+        address = given[0] if given else address
+        assert f"ZooKeeper at {address}\n" in out
 
 
 class Decided:
@@ -126,8 +118,8 @@ async def test_how_many_shards_count(decided: int | None, given: int | None, cou
         await shards_of(Settings(shards=given), authority)
 
 
-def test_a_part_that_does_not_start(launch_fake: Launch) -> None:
-    running = launch_fake(FAKE="worker-2=refuses")
+def test_a_part_that_does_not_start(launch_fake: Launch, elsewhere: tuple[str, str]) -> None:
+    running = launch_fake(*elsewhere, FAKE="worker-2=refuses")
     code, out, err = running.finish()
     assert code == 1
     assert "answers" not in out
@@ -181,8 +173,10 @@ async def test_a_stop_while_a_part_is_started_again(tmp_path: Path, caplog: pyte
     assert not caplog.records
 
 
-def test_a_part_that_keeps_dying_is_tried_again_later_and_later(launch_fake: Launch, tmp_path: Path) -> None:
-    running = launch_fake("--workers", "1").serves()
+def test_a_part_that_keeps_dying_is_tried_again_later_and_later(
+    launch_fake: Launch, elsewhere: tuple[str, str], tmp_path: Path
+) -> None:
+    running = launch_fake("--workers", "1", *elsewhere).serves()
     # From now on it cannot live: its directory is another deployment's.
     (tmp_path / "data" / "deployment.json").write_text('{"deployment": "other", "id": "1"}')
     os.kill(running.pids()["worker-1"], signal.SIGKILL)
@@ -193,9 +187,9 @@ def test_a_part_that_keeps_dying_is_tried_again_later_and_later(launch_fake: Lau
     assert (code, err) == (0, "")
 
 
-def test_two_on_one_directory(launch_fake: Launch) -> None:
-    first = launch_fake("--workers", "1").serves()
-    code, _, err = launch_fake("--workers", "1").finish()
+def test_two_on_one_directory(launch_fake: Launch, elsewhere: tuple[str, str]) -> None:
+    first = launch_fake("--workers", "1", *elsewhere).serves()
+    code, _, err = launch_fake("--workers", "1", *elsewhere).finish()
     assert code == 1
     assert f"(process {first.popen.pid})" in err
     assert "--data" in err
@@ -215,8 +209,8 @@ def test_a_supervisor_that_is_killed_leaves_nothing_in_the_way(launch_fake: Laun
     assert second.stop()[0] == 0
 
 
-def test_who_is_in_a_hurry_says_so_twice(launch_fake: Launch) -> None:
-    running = launch_fake("--workers", "1", FAKE="worker-1=ignores").serves()
+def test_who_is_in_a_hurry_says_so_twice(launch_fake: Launch, elsewhere: tuple[str, str]) -> None:
+    running = launch_fake("--workers", "1", *elsewhere, FAKE="worker-1=ignores").serves()
     running.popen.send_signal(signal.SIGINT)
     running.read_until("stopping")
     until(lambda: not alive(running.pids().get("api-1", 0)) and not alive(running.pids().get("controller-1", 0)))
