@@ -127,15 +127,16 @@ class FileSources:
                 ),
             )
             number, skipped = 0, 0 if given else 1
-            for batch in reader:
-                for values in _texts(batch):
-                    number += 1
-                    while bad and bad[0].number - skipped == number:
-                        yield _misfit(file, number, bad.pop(0))
+            with reader:  # Its thread reads ahead, and is not to be met by the end of the process.
+                for batch in reader:
+                    for values in _texts(batch):
                         number += 1
-                    size = sum(len(value) for value in values if value is not None) + len(values)
-                    yield _csv_row(file, number, columns, values, size)
-                progress(position())
+                        while bad and bad[0].number - skipped == number:
+                            yield _misfit(file, number, bad.pop(0))
+                            number += 1
+                        size = sum(len(value) for value in values if value is not None) + len(values)
+                        yield _csv_row(file, number, columns, values, size)
+                    progress(position())
             yield from (_misfit(file, row.number - skipped, row) for row in bad)
 
     # --- JSON lines ---------------------------------------------------------------------------------------------
