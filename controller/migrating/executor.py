@@ -66,9 +66,9 @@ class Book(Protocol):
     async def enter(self, recipe: Recipe, state: State) -> None:
         """Decide: from here on it is true. Raises StorageFailure, Unavailable, and then it may be decided or not."""
 
-    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
-        """Make the recipe short where that is worth it, or there is no room (``full``). What it comes to stays. Whether
-        it is shorter."""
+    async def compact(self, placement: Placement, go_on: Callable[[], bool], *, full: bool = False) -> bool:
+        """Make the recipe short where that is worth it, or there is no room (``full``), unless it is not to ``go_on``.
+        What it comes to stays. Whether it is shorter."""
 
 
 class LocalExecutor:
@@ -139,22 +139,23 @@ class LocalBook:
         before, self.state, self.recipe = self.state, state, recipe
         self._changed(before, state)
 
-    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
+    async def compact(self, placement: Placement, go_on: Callable[[], bool], *, full: bool = False) -> bool:
         """The state stays: it may have what the recipe has not, and a start begins with other numbers."""
         if full or not worth_compacting(self.recipe, self._left):  # A file has room.
             return False
         steps = compaction(self.recipe, State(partial=self.state.partial, shards=self.state.shards), placement)
-        found = await asyncio.to_thread(_played, steps)
+        found = await asyncio.to_thread(_played, steps, go_on)
         if found is not None:
             await self.enter(found[0], self.state)
         self._left = removals(self.recipe)
         return found is not None
 
 
-def _played(steps: Compaction) -> tuple[Recipe, State] | None:
-    while True:
+def _played(steps: Compaction, go_on: Callable[[], bool]) -> tuple[Recipe, State] | None:
+    while go_on():
         try:
             next(steps)
         except StopIteration as ended:
             found: tuple[Recipe, State] | None = ended.value
             return found
+    return None

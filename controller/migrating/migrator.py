@@ -62,6 +62,7 @@ class Migrator:
         """Full state that a start has left for later. A change that stands on a part of it builds that part first."""
         self._behind: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
+        self._closed = False
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -139,6 +140,7 @@ class Migrator:
 
     async def close(self) -> None:
         """Cancel what runs, and wait until it is taken back."""
+        self._closed = True
         self.cancel_all()
         if self._behind is not None:
             self._behind.cancel()
@@ -221,7 +223,7 @@ class Migrator:
         if migration.state == "done":
             async with self._turn:
                 try:
-                    await self._book.compact(self._placement)
+                    await self._book.compact(self._placement, lambda: not self._closed)
                 except HeadraceError as error:  # The next one tries again.
                     _log.warning("the recipe is not made short: %s", error)
 
@@ -244,7 +246,7 @@ class Migrator:
             except Interrupted as error:
                 _log.warning("migration %s begins again: %s", migration.id, error.message)
             except LimitExceeded:
-                if full or not await self._book.compact(self._placement, full=True):
+                if full or not await self._book.compact(self._placement, lambda: not migration.cancelled, full=True):
                     raise
                 full = True
         raise Unavailable(

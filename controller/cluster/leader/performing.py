@@ -253,7 +253,7 @@ class ClusterBook:
         if self._ledger.decided.recipe == recipe:
             self._replica.adopt(recipe, state)
 
-    async def compact(self, placement: Placement, *, full: bool = False) -> bool:
+    async def compact(self, placement: Placement, go_on: Callable[[], bool], *, full: bool = False) -> bool:
         """As a decision of its own. All processes that follow play the short recipe: what is planned after it depends
         on nothing else."""
         before = self.recipe
@@ -261,7 +261,7 @@ class ClusterBook:
             return False
         await self._executor.ready()
         found, steps = None, compaction(before, State(shards=self._replica.shards), placement)
-        while True:
+        while go_on():
             try:
                 next(steps)
             except StopIteration as ended:
