@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from controller.deployment import ArchivedPositions, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
+from controller.lookups.binding import Binding
+from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import Unsupported
 from domains.language.types import TableSchema
+from domains.plan.estimates import Statistics
+from domains.plan.packets import Clock, Operation
 from migrations.catalog import Catalog
 from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, statistics_of
 from migrations.flow.plan import State
-from migrations.parse.reading import exp, same_tree
+from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
+from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.recognising import KnownShapes
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, comparands, exact_arguments, parameterise, verbatim
 from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
+from worker.adhoc.answer import Question, Rows
+from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
 Declared = tuple[object, ...]
@@ -37,13 +45,31 @@ SIZES_SECONDS = 10.0
 """After which tables are counted again for the order of joins."""
 
 
-class PlanningPort(Protocol):
-    """What planning needs of the deployment."""
+class StatementPort(Protocol):
+    """What statements need of the deployment that they are performed on; ``controller/serving.py`` implements it."""
 
     @property
     def state(self) -> State: ...
 
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None: ...
+
+    async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes: ...
+
+    async def write(self, operation: Operation) -> WriteResult: ...
+
+    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer: ...
+
     def now(self) -> str: ...
+
+    def tables(self) -> list[TableSchema]: ...
+
+    def views(self) -> list[ViewInfo]: ...
+
+    def explain(self, view: str) -> str: ...
+
+    async def evaluate(self, question: Question, token: Clock, elsewhere: Elsewhere | None) -> tuple[Rows, Clock]: ...
+
+    async def archive(self) -> ArchivedPositions: ...
 
     async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
 
@@ -63,7 +89,7 @@ class PreparedSelect:
 class SelectPlans:
     """Those of one deployment."""
 
-    def __init__(self, deployment: PlanningPort, texts: Texts) -> None:
+    def __init__(self, deployment: StatementPort, texts: Texts) -> None:
         self._deployment = deployment
         self._texts = texts
         self._lock = Lock()
@@ -187,11 +213,7 @@ class SelectPlans:
         now, name = monotonic(), select.ad_hoc.name
         known = self._ordered.get(name)
         if known is None or now - known[0] > SIZES_SECONDS:
-            state = self._deployment.state
-            rows = await self._deployment.table_rows(select.plan.tables)
-            if self._deployment.state is not state:
-                raise SchemaChanged(", ".join(rows))
-            statistics = statistics_of(state.catalog, rows)
+            statistics = await self.statistics(select.plan.tables)
             plan = await self.unless_long(
                 select.ad_hoc.view_sql, lambda state: plan_evaluation(state, select.ad_hoc.meant(), statistics)
             )
@@ -199,6 +221,13 @@ class SelectPlans:
             if name in self._plans:  # They go together.
                 self._ordered[name] = known
         return known[1], known[2]
+
+    async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
+        state = self._deployment.state
+        rows = await self._deployment.table_rows(tables)
+        if self._deployment.state is not state:
+            raise SchemaChanged(", ".join(rows))
+        return statistics_of(state.catalog, rows)
 
     def view_of(self, select: PreparedSelect) -> str | None:
         """The view, declared or automatic, whose reader has just this answer, by its lower-case name."""

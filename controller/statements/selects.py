@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from controller.deployment import ArchivedPositions, QueryInfo, StatementResult, ViewInfo, WriteResult
+from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
-from controller.statements.planning import PreparedSelect, SelectPlans
+from controller.statements.planning import PreparedSelect, SelectPlans, StatementPort
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
 from controller.statements.texts import Texts
 from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
 from domains.language.coercion import json_row_coercer, json_value
-from domains.language.types import Column, Row, TableSchema
-from domains.plan.packets import Clock, Operation
-from migrations.flow.evaluation_plan import explained, plan_evaluation, statistics_of
+from domains.language.types import Column, Row
+from domains.plan.packets import Clock
+from migrations.flow.evaluation_plan import explained, plan_evaluation
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain, plan_readers
-from migrations.parse.reading import Parsed
 from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
 from migrations.recipe import RecipeEntry
@@ -35,7 +34,6 @@ from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.pool import Budget
-from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
 Answered = tuple[tuple[Column, ...], Rows, Clock]
@@ -43,39 +41,12 @@ Answered = tuple[tuple[Column, ...], Rows, Clock]
 
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
+TRY_AGAIN = 100
+"""SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
 LISTED_CHARACTERS = 4_000
 """Of a statement that is listed: there may be 10,000 of them."""
 
 _log = logging.getLogger("headrace.controller")
-
-
-class StatementPort(Protocol):
-    """What statements need of the deployment that they are performed on; ``controller/serving.py`` implements it."""
-
-    @property
-    def state(self) -> State: ...
-
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None: ...
-
-    async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes: ...
-
-    async def write(self, operation: Operation) -> WriteResult: ...
-
-    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer: ...
-
-    def now(self) -> str: ...
-
-    def tables(self) -> list[TableSchema]: ...
-
-    def views(self) -> list[ViewInfo]: ...
-
-    def explain(self, view: str) -> str: ...
-
-    async def evaluate(self, question: Question, token: Clock, elsewhere: Elsewhere | None) -> tuple[Rows, Clock]: ...
-
-    async def archive(self) -> ArchivedPositions: ...
-
-    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
 
 
 class Selects:
@@ -115,15 +86,11 @@ class Selects:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
         variant = self.shapes.variant(await self._shape(select.ad_hoc, statement), select.ad_hoc.name)
         why = "not kept: it was not asked yet" if variant is None else self._why(variant)
-        state = self._deployment.state
-        rows = await self._deployment.table_rows(select.plan.tables)
-        if self._deployment.state is not state:
-            raise SchemaChanged(", ".join(rows))
+        statistics = await self._plans.statistics(select.plan.tables)
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
 
         def told(state: State) -> str:
-            statistics = statistics_of(state.catalog, rows)
             _, ordered = plan_evaluation(state, select.ad_hoc.definition(), statistics)
             after, _ = plan_readers(state, [select.ad_hoc.definition()], one_domain)
             plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
@@ -139,7 +106,8 @@ class Selects:
         if view is not None:
             return await self._looked_up(view, select, statement, token)
         if self.shapes.mode is AdHocMode.OFF:
-            raise _refused(select.ad_hoc)
+            hint = f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}"
+            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
@@ -177,7 +145,7 @@ class Selects:
         variant.seconds += took
         shape.rows += len(rows)
         if self.shapes.keeps and not self._keeping:
-            if shape.pays:
+            if shape.pays and shape.waits_until <= self.shapes.askings:
                 self._begin(self._keep_all(shape, statement.sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
@@ -212,8 +180,11 @@ class Selects:
     # --- what pays ------------------------------------------------------------------------------------------
 
     async def _keep(self, select: PreparedSelect, variant: Variant) -> None:
-        """Make an automatic view, and drop the one that was asked longest ago where there are too many."""
-        ad_hoc = select.ad_hoc
+        """Make an automatic view, and drop those that are asked much less where there are too many."""
+        ad_hoc, tables = select.ad_hoc, frozenset(name.lower() for name in select.planned.tables)
+        going = self.shapes.going(variant, tables)
+        if going is None:
+            return
         try:
             if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
                 rows = sum((await self._deployment.table_rows(select.plan.tables)).values())
@@ -227,10 +198,10 @@ class Selects:
             variant.refused = error.message
             _log.warning("no view is made of the query %s: %s", ad_hoc.view_sql, error.message)
             return
-        self.shapes.keep(ad_hoc.name, variant)
-        surplus = self.shapes.surplus()
-        if surplus is not None:
-            await self.forget(surplus)
+        self.shapes.keep(ad_hoc.name, variant, tables)
+        for name in going:
+            if name in self.shapes.kept:
+                await self.forget(name)
 
     async def _keep_all(self, shape: Shape, sql: str) -> None:
         """Make an automatic view that answers the shape whatever its constants are."""
@@ -253,8 +224,11 @@ class Selects:
         if not ad_hoc.reusable or (planned.finish is not None and not planned.reader.key):
             return  # All of its rows would be gone through at each read.
         variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True)
+        variant.lately = sum(each.lately for each in shape.variants.values())
         await self._keep(select, variant)
         shape.refused = variant.refused
+        if variant.waits:
+            shape.waits_until = self.shapes.askings + TRY_AGAIN
         if variant.view is not None:
             shape.variants[ad_hoc.name] = variant
             self.known_shapes.keep(sql, ad_hoc.name)
@@ -313,11 +287,6 @@ class Selects:
         for task in list(self._keeping):
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
-
-
-def _refused(ad_hoc: AdHoc) -> Unsupported:
-    hint = f"CREATE EXT VIEW name AS {ad_hoc.view_sql}"
-    return Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
 
 
 def _is_partial(ad_hoc: AdHoc, state: State) -> bool:

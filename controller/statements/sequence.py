@@ -13,7 +13,8 @@ from typing import Any, assert_never
 
 from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
-from controller.statements.selects import Selects, StatementPort
+from controller.statements.planning import StatementPort
+from controller.statements.selects import Selects
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT
 from domains.engine.clock import latest
 from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, SqlError

@@ -10,9 +10,11 @@ QUERIES`` shows for each shape:
   as many variants as that, one view answers all of them: the constants of all conditions are its parameters, and what
   is no key is applied when it is read.
 
-Automatic views are at most :data:`KEPT_VIEWS`; the one that was asked longest ago goes first. Where memory is short
-they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them is in
-the recipe, so a start begins without them.
+Automatic views are at most :data:`KEPT_VIEWS`, and :data:`TABLE_VIEWS` that read one table, since each write to it pays
+for them. Beyond that one goes for another that was asked :data:`OFTENER` times as often lately, and else none is made:
+where more shapes are asked in turns than may be kept, views would be made and dropped all the time. Where memory is
+short they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them
+is in the recipe, so a start begins without them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ KEEP_SECONDS = 0.005
 FULL_ROWS = 100_000
 """Base rows that a view without a key may read: it holds all of its answer."""
 KEPT_VIEWS = 64
-"""A page of an application asks some ten queries. Each view costs every write to its tables some 10 µs."""
+"""A page of an application asks some ten queries."""
+TABLE_VIEWS = 16
+"""Each view costs every write to its tables some 5 µs, also where it holds nothing of what is written, and an insert
+takes some 500: these make it slower by a sixth at most."""
+OFTENER = 4
+"""To make one takes some 10 ms, as long as a hundred answers by it."""
+LATELY = 1_000
+"""SELECTs."""
 SHORT_SECONDS = 60.0
 """After an automatic view went because memory was short: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
@@ -75,6 +84,12 @@ class Variant:
     """The automatic view that answers it now."""
     refused: str = ""
     """Why no view is made of it, where that was tried."""
+    waits: str = ""
+    """Why none is made now."""
+    tables: frozenset[str] = frozenset()
+    """That the view reads, while there is one."""
+    lately: int = 0
+    """How often it was asked, what is long ago counting less: it is halved after each :data:`LATELY` SELECTs."""
 
     @property
     def pays(self) -> bool:
@@ -86,8 +101,8 @@ class Variant:
             return f"kept: it was asked {self.calls} times"
         if obstacle or mode is not AdHocMode.KEEP:
             return f"not kept: {obstacle or f'ad_hoc is {mode}'}"
-        if self.refused:
-            return f"not kept: {self.refused}"
+        if self.refused or self.waits:
+            return f"not kept: {self.refused or self.waits}"
         if not self.reusable:
             return "not kept: a parameter of it cannot be one of a view"
         if self.calls < KEEP_CALLS:
@@ -108,6 +123,8 @@ class Shape:
     """By the name of a view, the one that was asked longest ago first."""
     refused: str = ""
     """Why there is no view for all of its constants, where that was tried."""
+    waits_until: int = 0
+    """Before so many SELECTs it is not tried again."""
 
     @property
     def pays(self) -> bool:
@@ -131,6 +148,7 @@ class AskedShapes:
     kept: dict[str, Variant] = field(default_factory=dict)
     """By their views, the one that was asked longest ago first."""
 
+    askings: int = 0
     short_at: float = -inf
     """When one was dropped because memory was short."""
 
@@ -151,7 +169,13 @@ class AskedShapes:
         variant = shape.variants.pop(name, None) or self.kept.get(name) or Variant(view_sql, reusable)
         shape.variants[name] = variant
         shape.calls += 1
+        self.askings += 1
         variant.calls += 1
+        variant.lately += 1
+        if self.askings % LATELY == 0:
+            known = [each for other in self.known.values() for each in other.variants.values()]
+            for each in {id(each): each for each in (*known, *self.kept.values())}.values():
+                each.lately //= 2
         if name in self.kept:
             self.kept[name] = self.kept.pop(name)
         if len(shape.variants) > VARIANTS:
@@ -165,10 +189,23 @@ class AskedShapes:
         shape = self.known.get(text)
         return None if shape is None else shape.variants.get(name)
 
-    def keep(self, name: str, variant: Variant) -> None:
-        variant.view = name
+    def keep(self, name: str, variant: Variant, tables: frozenset[str]) -> None:
+        variant.view, variant.waits, variant.tables = name, "", tables
         self.kept[name] = variant
 
-    def surplus(self) -> str | None:
-        """The automatic view that was asked longest ago, where there are too many."""
-        return next(iter(self.kept)) if len(self.kept) > KEPT_VIEWS else None
+    def going(self, variant: Variant, tables: frozenset[str]) -> list[str] | None:
+        """The automatic views that go where one is made of this variant, which reads these tables. None: it waits,
+        since they are asked as often."""
+        going: list[str] = []
+        limits = [("", KEPT_VIEWS), *((table, TABLE_VIEWS) for table in sorted(tables))]
+        for table, most in limits:
+            kept = [name for name, each in self.kept.items() if not table or table in each.tables]
+            kept.sort(key=lambda name: self.kept[name].lately)
+            for name in kept[: max(0, len(kept) + 1 - most)]:
+                if self.kept[name].lately * OFTENER > variant.lately:
+                    of = f'of the table "{table}" ' if table else ""
+                    variant.waits = f"{len(kept)} automatic views {of}are asked about as often (at most {most})"
+                    return None
+                if name not in going:
+                    going.append(name)
+        return going
