@@ -42,7 +42,7 @@ __all__ = [
 
 
 NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.BLOB))
-"""Kinds that are strings in an answer."""
+"""Kinds whose values are strings in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ViewInfo:
     external: bool
     """False: an internal view (CREATE VIEW without EXT and parameters), whose reader is built when it is first read."""
     ad_hoc: bool
-    """It came from a SELECT on ``/v1/sql``."""
+    """Whether the view was made for a SELECT on ``/v1/sql``."""
     materialization: str
     """``partial``, ``full``, or ``none`` while it has no reader."""
 
@@ -80,18 +80,18 @@ class ViewInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueryInfo:
-    """A shape of SELECTs that were asked without a view, since the start."""
+    """SELECTs of one shape that no declared view answers, counted since the start."""
 
     query: str
     calls: int
     milliseconds: float
-    """Of evaluating it, in all."""
+    """Total time of its evaluations."""
     rows: int
-    """Of all answers that were evaluated."""
+    """Number of rows of all evaluated answers."""
     view: str | None
     """The automatic view that answers it now."""
     why: str
-    """Why there is one, or none."""
+    """The reason why it has, or has not, an automatic view."""
     create_view: str
     """The statement that declares a view of it."""
 
@@ -136,7 +136,7 @@ class MigrationStatus:
     error: tuple[str, str, str | None] | None = None
     """(code, message, hint)"""
     backfill: BackfillStatus | None = None
-    """How full state is built; None if there is none to build, or that is not known yet."""
+    """How the full state is built; None if there is none, or before it is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class WriteResult:
     clock: Clock
     first_id: int | None = None
     repeated: bool = False
-    """It had been done before, under its number, and nothing was changed now."""
+    """Whether a write with this number was done before; then nothing was changed now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ArchivedPositions:
 
     url: str
     positions: Clock
-    """Of each base shard, cut at the same moment, or in a cluster at about the same."""
+    """The position of each base shard, all cut at the same moment (in a cluster: at about the same)."""
     shards: int
     recipe: str
     """The one at the cut, as JSON text (``migrations/recipe.py``)."""
@@ -217,13 +217,13 @@ class PreparedLookup(Protocol):
         """``try_pages`` of one key, faster; None if ``try_pages`` must be asked (see ``lookups/binding.py``)."""
 
     def version(self, reading: MapReading) -> bytes | None:
-        """While it is the same, so are all answers; None if that is not known."""
+        """A value that changes whenever an answer may change; None if that is not known."""
 
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         """The places of these keys' states, for :meth:`states`; None if they are not in one shard."""
 
     def states(self, markers: Sequence[bytes], reading: MapReading) -> list[bytes | None]:
-        """While these are the same, so is the answer for their keys, whatever else is published."""
+        """States of keys; as long as they are equal, so is the answer for these keys, whatever else is published."""
 
     def again(self, keys: int, told: bool) -> bool:
         """Count an answer for so many keys that was given again. True: call :meth:`tell` with the keys. ``told``: that
@@ -251,7 +251,7 @@ class Deployment(Protocol):
         """From now on refuse SQL that passes these limits, and read what is long off the event loop."""
 
     def count_outside(self, size: int) -> None:
-        """How many bytes of ``memory_limit`` requests, answers and connections take by now: state gives way to them."""
+        """Requests, answers and connections now take so many bytes of ``memory_limit``: state makes room for them."""
 
     async def check_text(self, sql: str) -> None:
         """Raises LimitExceeded."""
@@ -291,7 +291,7 @@ class Deployment(Protocol):
         """
 
     async def streams(self, table: str) -> dict[str, int]:
-        """The streams of numbered writes that the table remembers, with the last number that all shards have done."""
+        """The table's streams of numbered writes, with the last number that all shards have done."""
 
     async def forget_stream(self, table: str, stream: str) -> None:
         """Forget a stream, if it is known: its next number is 1."""

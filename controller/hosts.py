@@ -46,13 +46,13 @@ Asked = tuple[ReaderShard, Sequence[BoundLookup]]
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """What writes to a table need to know, worked out once until the table is altered."""
+    """What each write to a table needs; computed once, and again when the table is altered."""
 
     schema: TableSchema
     version: int
-    """The schema's; a write says which one it was made for."""
+    """The schema's version; a write names the one that it was made for."""
     shards: int
-    """The deployment's number; the table may have fewer."""
+    """The number of shards of the deployment; the table may have fewer."""
     domains: tuple[DomainIndex, ...]
     """Of its shards, by number."""
 
@@ -63,7 +63,7 @@ class TableTarget:
 
 
 class SchemaChanged(Unavailable):
-    """The table was altered between the making of a write and its doing. Nothing was done: make the write anew."""
+    """The table was altered after the write was made for its schema. Nothing was written: make the write anew."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f'table "{table}" was altered meanwhile', hint="try again")
@@ -111,10 +111,10 @@ class Hosts(Protocol):
         """
 
     async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
-        """How many rows each of these tables has, in all base shards together."""
+        """The number of rows of each of these tables, over all base shards."""
 
     async def close(self) -> None:
-        """Nothing is evaluated any more."""
+        """Stop all evaluations."""
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         """Returns when the write is durable and every reader in its domain reflects it. Raises SchemaChanged if the
@@ -123,7 +123,7 @@ class Hosts(Protocol):
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
-        """The same with a number, so that it can be, and is, sent again if it is not known to be done."""
+        """The same with a number, so that it may be sent twice: it is sent again if its outcome is unknown."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

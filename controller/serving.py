@@ -86,9 +86,9 @@ class Serving(ABC):
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
         self._targets: dict[str, TableTarget] = {}
-        """Of tables that were written to; emptied with each new state."""
+        """By table that was written to; emptied with each new state."""
         self._turn = 0
-        """Writes so far: rows that may go to any shard go to the shards by turns."""
+        """Number of writes so far: rows that may go to any shard go to the shards in turn."""
         self._retired = [0, 0]
         """Hits and misses of retired look-ups."""
         self.budget = budget
@@ -192,7 +192,7 @@ class Serving(ABC):
                 self.retire(name)
 
     def retire(self, name: str) -> None:
-        """Mark the view's look-up as stale: its users prepare another one."""
+        """Mark the view's look-up as stale, so that its users prepare another one."""
         lookup = self._lookups.pop(name)
         lookup.stale = True
         self._retired[0] += lookup.hits

@@ -78,7 +78,7 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
 
 
 def resident_of(resident: int, limit: int) -> dict[str, Any]:
-    """The process's size, and where it is more than its limit explains, an alarm."""
+    """The process's size, and an alarm if the memory limit does not explain it."""
     expected = explained_bytes(limit)
     if resident <= expected:
         return {"resident": resident}
@@ -98,7 +98,7 @@ def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
 
 
 def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
-    """By sender and receiver, over all lanes: the number of packets, and of those that have not arrived."""
+    """The number of packets, and of those still on their way, by sender and receiver, over all lanes."""
     sent: dict[tuple[DomainIndex, DomainIndex], int] = {}
     lags: dict[tuple[DomainIndex, DomainIndex], int] = {}
     # On copies, since the dataflow thread goes on meanwhile; receivers first, so that no lag is negative.
@@ -113,7 +113,7 @@ def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
 
 
 def _table(dataflow: DataflowThread, schema: TableSchema) -> dict[str, int]:
-    """Over all of its shards; the position counts the writes to all of them."""
+    """Sums over all shards of the table; the position counts the writes to all of them."""
     rows = position = 0
     for index, domain in dataflow.domains.items():
         if any(stored.name == schema.name for stored in domain.store.tables()):

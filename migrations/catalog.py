@@ -26,12 +26,12 @@ class ViewDefinition:
     external: bool
     """``CREATE EXT VIEW``, and ad-hoc SELECTs: it has a reader of its own."""
     ad_hoc: bool
-    """Made for an ad-hoc SELECT and not by CREATE VIEW: it may be forgotten."""
+    """Made for an ad-hoc SELECT, not by CREATE VIEW: it may be dropped at any time."""
     relation: exp.Query = field(compare=False, repr=False)
     columns: tuple[str, ...] = ()
     """``CREATE VIEW name (columns) AS …``; () keeps the SELECT's own names."""
     reads: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The tables and views that it names, in lower case."""
+    """Lower-case names of the tables and views that it reads."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reads", names_read(self.relation))
@@ -51,14 +51,14 @@ def _no_views() -> Mapping[str, ViewDefinition]:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Tables and views by lower-case name, in the order of their making."""
+    """Tables and views by lower-case name, in the order of their creation."""
 
     tables: Mapping[str, TableSchema] = field(default_factory=_nothing)
     views: Mapping[str, ViewDefinition] = field(default_factory=_no_views)
     shards: int = 1
-    """Over how many shards a table is spread that does not say it."""
+    """Number of shards of a table whose definition gives none."""
     dropped: Mapping[str, int] = field(default_factory=_none_dropped)
-    """By lower-case name, how many tables were dropped: the generation of the next one."""
+    """Number of dropped tables by lower-case name: the generation of the next table of this name."""
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""
@@ -98,7 +98,7 @@ class Catalog:
         return found
 
     def dependents(self, name: str) -> tuple[str, ...]:
-        """The views that read a table or view, directly or through others, in the order of their making."""
+        """The views that read a table or view, directly or through others, in the order of their creation."""
         reached = {name.lower()}
         while True:
             more = {lower for lower, view in self.views.items() if lower not in reached and view.reads & reached}
@@ -117,7 +117,7 @@ def ad_hoc_views(catalog: Catalog) -> tuple[str, ...]:
 
 
 def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = None) -> UnknownName:
-    """The error for a name that is not there, with the nearest one that is (to ``like``, else to the name)."""
+    """The error for an unknown name, with the nearest known one (to ``like`` if it is given, else to the name)."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches((like or name).lower(), list(by_lower), n=1, cutoff=0.6)
     hint = f'did you mean "{by_lower[near[0]]}"?' if near else None

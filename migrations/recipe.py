@@ -35,12 +35,12 @@ class RecipeEntry:
     first: int = 0
     """The number of its first node is at least this: entries before it were left out (``compacting.py``)."""
     dropped: tuple[tuple[str, int], ...] = ()
-    """How many tables of a name, in lower case, such entries dropped."""
+    """Number of tables that such entries dropped, by lower-case name."""
     gathers: tuple[int, ...] = ()
     """The shards in which it gathers rows: which has the least depends on what there was."""
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it: without what is empty."""
+        """The entry as a JSON object, without empty members."""
         document: dict[str, Any] = {}
         if self.statements:
             document["statements"] = list(self.statements)
@@ -68,11 +68,11 @@ class RecipeEntry:
 class Recipe:
     entries: tuple[RecipeEntry, ...] = ()
     left_out: int = 0
-    """Changes that are not among the entries any more."""
+    """Number of changes whose entries were removed."""
 
     @property
     def changes(self) -> int:
-        """How often it was changed: of two recipes of a deployment the one with more is the later one."""
+        """Number of changes so far; the later of two recipes of a deployment has more."""
         return len(self.entries) + self.left_out
 
     def with_entry(self, entry: RecipeEntry) -> Recipe:
@@ -108,7 +108,7 @@ class Recipe:
 
 
 def largest(recipe: Recipe, many: int = 3) -> str:
-    """The largest entries, for a message: their beginnings, and their bytes."""
+    """The beginnings and sizes in bytes of the largest entries, for a message."""
     sizes = sorted(((len(_line(entry).encode()), entry) for entry in recipe.entries), key=lambda each: -each[0])
     return ", ".join(
         f'"{" ".join(sql[:100].split())[:50]}…" ({size:,} bytes)'

@@ -20,24 +20,24 @@ from migrations.query.finish import Finish
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
 from worker.reader_map.layout import Bound
 
-# A parameter's value as what its column's values are compared with.
+# A parameter's value is converted to a comparand: what the values of its column are compared with.
 #
-# Nothing is stored, so nothing has to fit: ``id = 7.5``, ``id = 99999999999`` and ``day = '2026-01-31 08:00:00'`` are
-# true for no row, as in MySQL, and ``id > 7.5`` is true from 8 on. What a value is among its column's
-# ``domains/language/functions/comparands.py`` says, as for every comparison; what a look-up makes of that,
-# ``binding.py`` knows.
+# It is not stored, so it need not fit the column: ``id = 7.5``, ``id = 99999999999`` and
+# ``day = '2026-01-31 08:00:00'`` are true for no row, as in MySQL, and ``id > 7.5`` is true from 8 on.
+# ``domains/language/functions/comparands.py`` places a value among those of a column, for every comparison; this file
+# makes keys and ranges of a look-up from the result.
 #
-# What names no number, or no date, is refused: MySQL would compare with 0, or only warn. So is a number for a text
-# column, which many a text equals (``'7'``, ``'07'``), and a look-up finds one.
+# A value that is no number, or no date, is refused; MySQL would compare with 0, or only warn. A number for a text
+# column is refused too: many texts equal it (``'7'``, ``'07'``), and a look-up would find only one.
 
 _PLAIN = 2**64
 """Whole numbers below this are taken as they are: 0.3 µs against 3."""
 
 
 def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
-    """For the values of one parameter, out of a query string, JSON or a statement.
+    """A converter for the values of one parameter, which come from a query string, JSON or a statement.
 
-    What is made raises TypeViolation for what is no value of this kind at all, and names the parameter.
+    It raises TypeViolation, with the parameter's name, for a value that is not of this kind.
     """
     if type.kind in (Kind.INTEGER, Kind.DECIMAL):
         return lambda given: _number(given, type, name)
@@ -76,11 +76,11 @@ def _no_number(given: Any, type: SqlType, name: str) -> Any:
 
 
 KEYS_PER_LOOKUP = 10_000
-"""Keys, and places in them, that one look-up may name through its IN lists. An answer of that many rows is a download,
-not a page."""
+"""The most keys, and the most seek values, that the IN lists of one look-up may name. An answer of more rows is a
+download, not a page."""
 
 COUNT_MAX = 2**63 - 1
-"""Of LIMIT and OFFSET: a BIGINT's, as MySQL's are."""
+"""The greatest LIMIT and OFFSET: that of a BIGINT, as in MySQL."""
 
 _LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
 _UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
@@ -147,13 +147,13 @@ class Binding:
             and parameters[0].kind is ParameterKind.EQUAL
             and reader.key == (parameters[0].column,)
         )
-        """One equality parameter, which is the key: the common view, for which there are short cuts."""
+        """Whether the one parameter is an equality on the key. Most views are like this; they have short cuts."""
         self.single_integer = self.single_key and parameters[0].type.kind is Kind.INTEGER
         self.integers = self._integer_key()
 
     def _integer_key(self) -> tuple[tuple[int, int, int, bool], ...]:
-        """Where all parameters are = and IN of whole numbers: for each column of the key, then for each that is sought
-        in it, the place of its parameter, the least and the greatest value, and whether it takes a list. Else nothing.
+        """(position of the parameter, least value, greatest value, whether it takes a list) for each key column, then
+        for each seek column. Empty unless all parameters are = or IN over whole numbers.
         """
         by_column = {parameter.column: at for at, parameter in enumerate(self.parameters)}
         plain = all(
@@ -221,16 +221,16 @@ class Binding:
         return "its parameters are " + ", ".join(f'"{name}"' for name in self._names)
 
     def _bind(self, given: Sequence[Any]) -> BoundLookup:
-        """Of each parameter its value, or a list of them; an empty list where it is missing."""
+        """``given`` has a value, or a list of values, for each parameter; an empty list if it is missing."""
         bound = self._of_integers(given) if self.integers else None
         return (
             self._bind_any([each if isinstance(each, list) else [each] for each in given]) if bound is None else bound
         )
 
     def _of_integers(self, given: Sequence[Any]) -> BoundLookup | None:
-        """Whole numbers and lists of them, as most keys are: 0.1 µs each, and 5 in the general way below.
+        """The look-up if all values are whole numbers or lists of them, as most are: 0.1 µs a value instead of 5.
 
-        None where one is anything else, or beyond what its column holds.
+        None if a value is anything else, or out of its column's range.
         """
         lists: list[Collection[Value]] = []
         for at, low, high, is_list in self.integers:
@@ -316,7 +316,7 @@ class Binding:
         )
 
     def _places(self, values: Sequence[Collection[Value]]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-        """The keys, and what is sought in each of them, from the values of each column."""
+        """The keys, and the seek values within each key, from the values of each column."""
         count = 1
         for each in values:
             count *= len(each)
@@ -327,7 +327,7 @@ class Binding:
 
 
 def _given(parameter: Parameter, values: Sequence[Any]) -> Given:
-    """The value of a parameter for a finish, where a value is what it is, and not one of a column's."""
+    """A parameter's value for a finish, which takes it as given: it is not converted to a column's type."""
     if parameter.kind in _COUNTS:
         return None
     made = [late_value(each, parameter.type, parameter.name) for each in values]
@@ -348,7 +348,7 @@ def _within(value: Any, low: Bound | None, high: Bound | None) -> bool:
 
 
 def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
-    """Of two bounds on the same side the one that leaves less."""
+    """The narrower of two bounds; ``sign`` is 1 for lower bounds and -1 for upper ones."""
     if known is None or known[0] is None:
         return new
     if known[0] == new[0]:
@@ -357,14 +357,13 @@ def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
     return new if greater == (sign > 0) else known
 
 
-# The short lane: a look-up of one key of whole numbers, and of few values in it, in two calls instead of a dozen.
+# The short lane: a look-up of one key of whole numbers, with few seek values, in two calls instead of a dozen.
 #
-# Three in four of the look-ups of a site's page that are read anew ask what one user has done to one story: the key
-# is the user, the story is sought in his rows. From JSON to the answer they take 10 µs in the general way, and 4
-# here.
+# Three in four look-ups of a page that no cache answers ask what one user has done to one story: the user is the key,
+# and the story is the seek value. From JSON to the answer such a look-up takes 10 µs in general, and 4 here.
 
 FEW = 8
-"""Values sought in a key. With more, most of the time is theirs, and the answer is worth keeping."""
+"""The most seek values. More of them take most of the time themselves, and make the answer worth keeping."""
 
 
 class Short(NamedTuple):
@@ -373,13 +372,13 @@ class Short(NamedTuple):
     page: bytes
     key: Row
     marker: bytes
-    """With ``state``, that of its key: for whoever keeps the answer. Empty where it is not worth it: who asks for one
-    user and one story seldom does so again, and what is kept pushes out what is asked for again."""
+    """The key's marker in the reader map; a cache of answers keeps it with ``state``. Empty if the answer should not be
+    cached: a look-up of one user and one story seldom comes again, and would push out others that do."""
     state: bytes
 
 
 class ShortLane:
-    """Of one view, whose parameters are all = and IN of whole numbers, and whose reader stands once."""
+    """The short lane of one view. All its parameters are = or IN over whole numbers, and its reader is in one shard."""
 
     def __init__(self, binding: Binding, layout: ReaderLayout) -> None:
         width = len(binding.reader.key)
@@ -390,12 +389,12 @@ class ShortLane:
 
     @staticmethod
     def of(binding: Binding, layout: ReaderLayout) -> ShortLane | None:
-        """None where its look-ups are others."""
+        """None if the view's look-ups do not have this form."""
         fits = layout.sought if len(binding.reader.seek) == 1 else layout.plain
         return ShortLane(binding, layout) if fits and binding.integers else None
 
     def find(self, given: Any, snapshot: ReaderSnapshot) -> Short | None:
-        """None where the key is a hole, its rows have to be walked, or the values are others: ask the general way."""
+        """None if the key is a hole, its rows must be scanned, or the values have another form: use the general way."""
         if type(given) is not list or len(given) != self._count:
             return None
         numbers = []

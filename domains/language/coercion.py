@@ -1,8 +1,8 @@
 """Values from outside become canonical values of their column's type, or a ``TypeViolation`` that says why not.
 
-What JSON, DB-API parameters and SQL literals give is taken as MySQL's strict mode takes it: numbers are rounded to
-their column (half away from zero), numeric text is a number, but nothing is cut, clipped or guessed. Everything behind
-this door may rely on the table in ``types.py``.
+Values of JSON, DB-API parameters and SQL literals are converted as in MySQL's strict mode: numbers are rounded to
+their column (half away from zero), numeric text is a number, but nothing is cut, clipped or guessed. All other code may
+rely on the table in ``types.py``.
 
 Writes pass here once a value, so :func:`row_coercer` generates a function whose common case, a value that is canonical
 already, is one test in place: about 0.2 µs for a row of two integers and two texts.
@@ -47,9 +47,9 @@ def coerce(value: object, type: SqlType, *, column: str = "", from_json: bool = 
 
 
 def named_value(given: dict[str, object], *, column: str = "") -> bytes | Decimal | None:
-    """The value of an object that names a type that JSON has not: ``{"BLOB": "YWI="}``, ``{"DECIMAL": "0.10"}``.
+    """The value of an object that names a type that JSON lacks: ``{"BLOB": "YWI="}``, ``{"DECIMAL": "0.10"}``.
 
-    None where it is another object; TypeViolation where the text of the first is no base64.
+    None if it is any other object. Raises TypeViolation if the text of a BLOB is not base64.
     """
     match given:
         case {"BLOB": str() as text} if len(given) == 1:
@@ -60,10 +60,10 @@ def named_value(given: dict[str, object], *, column: str = "") -> bytes | Decima
 
 
 def exact_number(value: object, type: SqlType, *, column: str = "") -> int | Decimal:
-    """The number that ``value`` is, whether or not it fits ``type``: what a number column is compared with. In JSON an
-    object may name it.
+    """The number to compare a number column with, exactly, whether or not it fits ``type``. In JSON it may be an object
+    that names its type.
 
-    TypeViolation where it is none, or is not finite.
+    Raises TypeViolation if the value is not a number, or not finite.
     """
     if isinstance(value, dict):
         named = named_value(value, column=column)
@@ -128,7 +128,7 @@ def _bounds(i: int, type: SqlType) -> dict[str, object]:
 
 
 def _test(v: str, i: int, type: SqlType) -> str:
-    """Source that is true only if ``v`` is canonical; what it does not recognise goes the long way."""
+    """Source of a test that is true only if ``v`` is canonical; other values are converted by :func:`coerce`."""
     if type.kind is Kind.INTEGER:
         low = "" if type.low is None else f"low{i} <= "
         high = "" if type.high is None else f" <= high{i}"
@@ -150,7 +150,7 @@ def _test(v: str, i: int, type: SqlType) -> str:
 
 
 class _Place:
-    """Where a value was to go, for the message."""
+    """The destination of a value, for messages."""
 
     __slots__ = ("column", "from_json", "type")
 
@@ -185,7 +185,7 @@ def _number(value: object, place: _Place) -> int | Decimal:
 
 
 def _bounded_number(value: object, place: _Place) -> int | Decimal:
-    """A number that can be written out: ``1e999999999`` is refused before it fills the memory."""
+    """The value as a Decimal; ``1e999999999`` is refused, since its digits would fill the memory."""
     number = _number(value, place)
     if isinstance(number, Decimal):
         if not number or number.adjusted() < -MAX_DIGITS:

@@ -1,4 +1,4 @@
-"""Expressions become Python functions, one compilation an operator, none a row.
+"""Expressions become Python functions: compiled once for each operator, not for each row.
 
 ::
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _MOST_COMPILED = 4096
-"""Functions remembered of each form, some kilobytes each; a recipe of hundreds of views has fewer operators."""
+"""Number of functions of each form that are cached, some kilobytes each; hundreds of views have fewer operators."""
 
 
 @lru_cache(_MOST_COMPILED)

@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 MOMENTS_KNOWN = 1024
-"""Texts of which it is remembered whether they are canonical: rows that are written together mostly have the same
-moments, and to parse and print one takes 0.8 µs, to know it 0.06."""
+"""Number of texts whose canonical form is cached. Rows that are written together mostly have the same moments; to parse
+and print one takes 0.8 µs, and a cached one 0.06."""
 
 _SEPARATED = re.compile(
     r"\s*([0-9]{4})[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})"
@@ -68,7 +68,7 @@ def canonical_datetime(text: str) -> str | None:
 
 
 def _is_canonical_date(text: str) -> bool:
-    """Python's C parser takes more than we do, but what it prints is our canonical form."""
+    """Python's C parser accepts more texts than we do, but it prints our canonical form."""
     try:
         return len(text) == 10 and str(date.fromisoformat(text)) == text
     except ValueError:
@@ -92,9 +92,9 @@ def datetime_of_number(number: int) -> str | None:
 
 
 def utc_text(moment: datetime) -> str:
-    """The canonical DATETIME of a Python datetime; without a zone it is taken to be in UTC already.
+    """The canonical DATETIME of a Python datetime; one without a zone is taken as UTC.
 
-    Raises OverflowError where the offset carries it out of the years 1 to 9999.
+    Raises OverflowError if its offset moves it out of the years 1 to 9999.
     """
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)

@@ -84,7 +84,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column of a base table. Its position in the stored row never changes, also once it is dropped."""
+    """One column of a base table. Its position in the stored row never changes, even after it is dropped."""
 
     name: str
     type: SqlType
@@ -99,7 +99,7 @@ class TableColumn:
 
 
 UNKNOWN_GENERATION = -1
-"""Of a table that an earlier version has written: the table of its name that the recipe has is taken to be this one."""
+"""The generation of a table that an earlier version wrote: it is taken for the recipe's table of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class TableSchema:
     shard_by: int | None = None
     """The column that decides a row's shard; None: the first of the primary key, else the first column."""
     shards: int = 0
-    """How many shards the table has; 0: as many as the deployment."""
+    """Number of shards of the table; 0: as many as the deployment has."""
     generation: int = 0
-    """How many tables of its name there were before it: those were dropped (``sharding.base_shard``)."""
+    """Number of tables of the same name that were dropped before this one was created (``sharding.base_shard``)."""
 
     @property
     def shard_column(self) -> int:
@@ -131,7 +131,7 @@ class TableSchema:
         return self.primary_key[0] if self.primary_key else self.live()[0]
 
     def position(self, name: str) -> int | None:
-        """Where the live column ``name`` (any case) stands, or None."""
+        """The position of the live column ``name`` (in any case), or None."""
         wanted = name.lower()
         for position, column in enumerate(self.columns):
             if not column.dropped and column.name.lower() == wanted:
@@ -139,7 +139,7 @@ class TableSchema:
         return None
 
     def is_the_table(self, other: TableSchema) -> bool:
-        """Whether the two of one name are one table, altered or not, and none was dropped before the other was made."""
+        """Whether both are the same table, perhaps altered, rather than a dropped one and its successor."""
         return UNKNOWN_GENERATION in (self.generation, other.generation) or self.generation == other.generation
 
     def live(self) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ class RocksTable(StoredTable):
         self._database = database
         self._pending = pending
         self.identity = identity
-        """Of this table and no other, also none of its name that is created when it was dropped."""
+        """Unique to this table; a table of the same name that is created after this one was dropped has another."""
         self._save_catalog = save_catalog
         self._room = room
         self._cache = room.new_cache()
@@ -75,7 +75,7 @@ class RocksTable(StoredTable):
         self._counters_key = layout.table_prefix(layout.COUNTERS, number)
         self.counters = counters or TableCounters()
         self._before = self.counters.values()
-        """Before the step that has touched it."""
+        """The counters before the step that changes them."""
         self.numbers = numbers or StreamNumbers(pending, number, {})
         self.staged = False
         """Whether the step has touched this table (rows, auto-increment or a stream's number)."""
@@ -196,8 +196,8 @@ class RocksTable(StoredTable):
             self._delete(row, self._encode_primary(row))
 
     def _insert_into_bag(self, deltas: Sequence[Delta]) -> None:
-        # Speed decides here (bulk loads, votes), so that it is comprehensions all the way: 0.8 µs a row with one index,
-        # beside the 2 µs that RocksDB takes.
+        # Bulk loads and votes need speed here, so all loops are comprehensions: 0.8 µs a row with one index, beside the
+        # 2 µs that RocksDB takes.
         pending, prefix, pack = self._pending, self._rows, layout.pack_sequence
         inline, limit, place = layout.INLINE, layout.INLINE_LIMIT, layout.bag_place
         rows = [row for row, weight in deltas for _ in range(weight)]
@@ -217,7 +217,7 @@ class RocksTable(StoredTable):
             pending.update(dict.fromkeys(entries, b""))
 
     def _retract_from_bag(self, row: Row, count: int) -> None:
-        """Delete ``count`` of the equal rows, whichever."""
+        """Delete any ``count`` of the equal rows."""
         pending, content = self._pending, self.codec.encode(row)
         place = self._rows + layout.bag_place(content)
         stored = self._database.items(place, place + b"\xff" * (layout.UNIQUE_BYTES + 1), count + len(pending))
@@ -259,7 +259,7 @@ class RocksTable(StoredTable):
         self.numbers.remember(stream, number)
 
     def advance(self, sequence: int, logged: Sequence[Delta] | None) -> None:
-        """The step is the table's step of this number (the store's doing); None: nothing of it is logged."""
+        """Give the step its sequence number and log its deltas, unless they are None. The store calls this."""
         assert sequence > self.counters.position, f'position of "{self.schema.name}" goes back to {sequence}'
         self._touch()
         self.counters.position = sequence
@@ -268,7 +268,7 @@ class RocksTable(StoredTable):
             self._pending[self._log + layout.pack_sequence(sequence)] = self.codec.encode_log(logged)
 
     def stage_counters(self) -> None:
-        """Of a step that has touched the table (the store's doing)."""
+        """Stage the counters of a step that has changed the table. The store calls this."""
         self._pending[self._counters_key] = self.encode_counters()
 
     def encode_counters(self) -> bytes:
@@ -279,7 +279,7 @@ class RocksTable(StoredTable):
             self._before, self.staged = self.counters.values(), True
 
     def rollback(self) -> None:
-        """The step is forgotten (the store's doing)."""
+        """Forget what the step has staged. The store calls this."""
         self.counters = TableCounters(*self._before)
         self.numbers.rollback()
         self.staged = False

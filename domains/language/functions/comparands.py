@@ -47,8 +47,8 @@ _TEMPORAL = frozenset({Kind.DATE, Kind.DATETIME})
 _MIDNIGHT = " 00:00:00"
 
 DIGITS_MAX = 200
-"""Before the point: more than a column has (65), or a sum or product of some. A number beyond is above them all, and
-``1e999999999`` must not be written out."""
+"""Digits before the point: more than a column has (65), or a sum or product of columns. A longer number exceeds all of
+them, and ``1e999999999`` must not be written out."""
 
 _PLAIN = 2**64
 """Whole numbers below this are taken as they are: 0.3 µs against 3."""
@@ -66,8 +66,8 @@ _MOMENTS_FROM = 10**13
 
 @lru_cache(1024)
 def comparable(type: SqlType, other: SqlType) -> Converter | None:
-    """A function from a value of ``type`` to what Python compares with one of ``other`` that is converted likewise;
-    None where it is that already."""
+    """A function that converts a value of ``type`` for comparison, by Python, with a converted value of ``other``; None
+    if values of ``type`` need no conversion."""
     kind, met = type.kind, other.kind
     if Kind.NULL in (kind, met) or (kind in _EXACT and met in _EXACT):
         return None
@@ -83,8 +83,8 @@ def comparable(type: SqlType, other: SqlType) -> Converter | None:
 
 
 def settled(e: Expression, other: Expression) -> Expression:
-    """A constant as what meets the values of ``other``: a moment at midnight is a day where days are compared, so that
-    their column is compared as it stands; a DOUBLE is an exact number where exact ones are."""
+    """A constant, converted for comparison with values of ``other``, so that their column needs no conversion: midnight
+    becomes a day for a column of days, and a DOUBLE an exact number for a column of exact numbers."""
     if not isinstance(e, Constant):
         return e
     if other.type.kind is Kind.DATE and isinstance(e.value, str) and e.type.kind is not Kind.DATE:
@@ -134,7 +134,7 @@ class Comparand:
     value: Value
     """The greatest value of the column's kind that is not above what was given; None for NULL."""
     exact: bool = True
-    """Whether it is what was given."""
+    """Whether ``value`` equals the given constant."""
 
 
 def comparand(constant: Constant, type: SqlType) -> Comparand | None:
