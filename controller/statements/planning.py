@@ -33,8 +33,6 @@ from worker.adhoc.answer import Question, Rows
 from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
-Declared = tuple[object, ...]
-"""What plans follow from; see :func:`declared`."""
 
 PLANS = 1_000
 """Plans that are remembered while the schema stays: an application asks some hundred shapes."""
@@ -85,6 +83,10 @@ class PreparedSelect:
     view: str | None
     """A declared view, in lower case, whose reader has just this answer."""
 
+    def exact(self, statement: SelectStatement) -> tuple[Argument, ...] | None:
+        bound, planned = self.ad_hoc.bind(statement.params), self.planned
+        return exact_arguments(bound, planned.placeholders, planned.parameters)
+
 
 class SelectPlans:
     """Those of one deployment."""
@@ -102,7 +104,7 @@ class SelectPlans:
         """Those of several tables, by the time when these were counted."""
         self._by_tree: dict[int, tuple[exp.Query, PreparedSelect]] = {}
         """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
-        self._plans_of: Declared = ()
+        self._plans_of: tuple[object, ...] = ()
         self._seen: State | None = None
         """The state for which these plans were found to hold."""
         self._compared: dict[str, tuple[exp.Query | None, exp.Query]] = {}
@@ -135,8 +137,7 @@ class SelectPlans:
             except Unsupported:  # With its constants in the text it may be supported.
                 return self.verbatim(statement, state)
             self._remember(statement, made, state)
-        planned = made.planned
-        arguments = exact_arguments(made.ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
+        arguments = made.exact(statement)
         return self.verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
 
     def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
@@ -167,9 +168,7 @@ class SelectPlans:
         """With all constants in the text."""
         ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
         made = self._planned(ad_hoc, state)
-        planned = made.planned
-        arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
-        return replace(made, arguments=arguments or ())
+        return replace(made, arguments=made.exact(statement) or ())
 
     def _planned(self, ad_hoc: AdHoc, state: State) -> PreparedSelect:
         """Without arguments; the plan of the same tree is remembered.
@@ -247,7 +246,7 @@ class SelectPlans:
         return name
 
 
-def declared(state: State) -> Declared:
+def declared(state: State) -> tuple[object, ...]:
     """All that was declared, and not made of traffic: tables, and views with whether they have readers."""
     views, readers = state.catalog.views, state.flow.readers
     known = ((name, planned, name in readers) for name, planned in state.planned.items() if not views[name].ad_hoc)
