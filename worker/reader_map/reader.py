@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from domains.errors import Unavailable
 from domains.language.types import Row
@@ -24,6 +24,7 @@ from worker.reader_map.merging import HeldRow, Parts, answer, joined, limits, ra
 from worker.reader_map.seek_cache import RecentPages, SoughtRows
 
 Answer = TypeVar("Answer")
+Asked = ParamSpec("Asked")
 
 ATTEMPTS = 8
 """Of a read that the growing map interrupts. The map doubles each time, so that a second interruption is rare."""
@@ -248,6 +249,17 @@ def _grown() -> Unavailable:
     return Unavailable("the reader map grew during a read", hint="read again")
 
 
+def _alone(
+    asked: Callable[Concatenate[ReaderSnapshot, Asked], Answer],
+) -> Callable[Concatenate[ReaderClient, Asked], Answer]:
+    """The client's method that is a snapshot's in a transaction of its own."""
+
+    def read(client: ReaderClient, /, *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        return client._read(lambda snapshot: asked(snapshot, *args, **kwargs))
+
+    return read
+
+
 class ReaderClient:
     """Opens the reader map that another process writes in ``path``. Unavailable if there is none."""
 
@@ -299,9 +311,7 @@ class ReaderClient:
                     return state.partition(b"\x00")[0] if layout.has_suffix else state
         return self._read(lambda snapshot: snapshot.page(layout, key, seek_values, low, high, limit, offset))
 
-    def pages(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[bytes | None]:
-        """:meth:`ReaderSnapshot.pages` in a transaction of its own."""
-        return self._read(lambda snapshot: snapshot.pages(layout, keys))
+    pages = _alone(ReaderSnapshot.pages)
 
     def integer_pages(self, layout: ReaderLayout, values: Sequence[int]) -> list[bytes | None] | None:
         """:meth:`ReaderSnapshot.integer_pages` in a transaction of its own; None if a value is beyond 64 bits.
@@ -330,35 +340,9 @@ class ReaderClient:
             pages = [next(rest) if page is None else page for page in pages]
         return pages
 
-    def rows(
-        self,
-        layout: ReaderLayout,
-        keys: Sequence[Row],
-        seeks: Sequence[Row] = ((),),
-        low: Bound | None = None,
-        high: Bound | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> bytes | None:
-        """:meth:`ReaderSnapshot.rows` in a transaction of its own."""
-        return self._read(lambda snapshot: snapshot.rows(layout, keys, seeks, low, high, limit, offset))
-
-    def parts(
-        self,
-        layout: ReaderLayout,
-        keys: Sequence[Row],
-        seeks: Sequence[Row] = ((),),
-        low: Bound | None = None,
-        high: Bound | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> Parts | None:
-        """:meth:`ReaderSnapshot.parts` in a transaction of its own."""
-        return self._read(lambda snapshot: snapshot.parts(layout, keys, seeks, low, high, limit, offset))
-
-    def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
-        """:meth:`ReaderSnapshot.holes` in a transaction of its own."""
-        return self._read(lambda snapshot: snapshot.holes(layout, keys))
+    rows = _alone(ReaderSnapshot.rows)
+    parts = _alone(ReaderSnapshot.parts)
+    holes = _alone(ReaderSnapshot.holes)
 
     def _read(self, read: Callable[[ReaderSnapshot], Answer]) -> Answer:
         def once() -> Answer:
