@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from domains.errors import BadRequest, HeadraceError, LimitExceeded, OutcomeUnknown, OutOfOrder, StorageFailure
 from domains.language.types import Delta, Row, TableSchema
-from domains.plan.estimates import TableStatistics
 from domains.plan.graph import Columns
 
 if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
@@ -247,36 +246,3 @@ def is_repeated(table: TableStore, once: Once) -> bool:
             hint="forget those whose writers are done: DELETE /v1/tables/{table}/streams/{stream}",
         )
     return False
-
-
-# What is known of a table without reading all of it: for the order of joins.
-
-SAMPLED_KEYS = 64
-"""Keys whose rows are counted to tell how many a key has: 0.1 ms of look-ups."""
-MOST_OF_A_KEY = 10_000
-"""Rows counted of one key; a key of more says enough."""
-
-
-def sampled(table: StoredRows, rows: Sequence[Row]) -> TableStatistics:
-    """A table's statistics from some of its ``rows``: how many rows the keys of those have, by look-ups.
-
-    A sample of rows meets a key of many rows more often than one of few. That is what a join wants to know: how many
-    matches a row finds.
-    """
-    schema = table.schema
-    indexes = tuple(dict.fromkeys((*([schema.primary_key] if schema.primary_key else []), *schema.indexes)))
-    distinct: dict[Columns, int] = {}
-    for columns in indexes:
-        keys = [key for key in dict.fromkeys(tuple(row[at] for at in columns) for row in rows) if None not in key]
-        counts = table.count_many(columns, keys[:SAMPLED_KEYS], MOST_OF_A_KEY)
-        if counts:
-            distinct[columns] = max(1, round(table.row_count * len(counts) / sum(counts)))
-    for at in schema.live():
-        distinct.setdefault((at,), _distinct_of(at, rows, table.row_count))
-    return TableStatistics(table.row_count, distinct, indexes)
-
-
-def _distinct_of(column: int, rows: Sequence[Row], count: int) -> int:
-    """Values of a column that has no index: as many as the sample has, where they repeat in it; else in proportion."""
-    found = len({row[column] for row in rows})
-    return max(1, found if 2 * found <= len(rows) else round(found * count / max(1, len(rows))))
