@@ -33,9 +33,9 @@ FULL_ROWS = 100_000
 """Base rows that a view without a key may read: it holds all of its answer."""
 KEPT_VIEWS = 64
 """A page of an application asks some ten queries."""
-TABLE_VIEWS = 16
-"""Each view costs every write to its tables some 5 µs, also where it holds nothing of what is written, and an insert
-takes some 500: these make it slower by a sixth at most."""
+TABLE_VIEWS = 8
+"""Each view costs every write to its tables some 10 µs, and an insert takes 400 of the processor: these make it slower
+by a fifth at most."""
 OFTENER = 4
 """To make one takes some 10 ms, as long as a hundred answers by it."""
 LATELY = 1_000
