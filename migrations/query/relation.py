@@ -290,12 +290,13 @@ def refuse_late(relation: Relation) -> None:
     )
 
 
-def refuse_late_conditions(relation: Relation, construct: str) -> None:
+def refuse_late_conditions(relation: Relation, construct: str, instead: str = "") -> None:
     if relation.late.conditions:
         raise Unsupported(
             f"a condition with a parameter below {construct}: it is applied when the answer is read, and {construct} "
             "comes before",
-            hint=f"compare a column with the parameter by =, or leave {construct} to the outermost query",
+            hint="compare a column with the parameter by =, or "
+            + (instead or f"leave {construct} to the outermost query"),
         )
 
 

@@ -37,7 +37,7 @@ def plan_union(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Rel
     first, steps = _chain(node)
     branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
     for branch in branches:
-        refuse_late_conditions(branch, "a UNION")
+        refuse_late_conditions(branch, "a UNION", "ask it as a SELECT without a view, or declare a view of each branch")
     for branch in branches[1:]:
         if len(branch.outputs) != len(branches[0].outputs):
             raise SqlError(f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns")

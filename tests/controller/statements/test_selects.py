@@ -291,6 +291,19 @@ async def test_many_at_once_wait_for_their_turn(tmp_path: Path) -> None:
         await deployment.close()
 
 
+async def test_a_union_that_cannot_be_a_view_is_answered_as_its_refusal_says(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    sql = "SELECT id FROM accounts WHERE amount LIKE ? UNION SELECT amount FROM accounts WHERE id < 2 ORDER BY 1"
+    try:
+        with pytest.raises(Unsupported, match="below a UNION") as refused:
+            await deployment.execute(f"CREATE EXT VIEW both_of_them AS {sql}")
+        assert "a SELECT without a view" in str(refused.value.hint)
+        (result,), _ = await deployment.execute(sql, ["%99"])
+        assert [tuple(row) for row in result.rows] == [(0,), (1,), *((each,) for each in range(99, 2_000, 100))]
+    finally:
+        await deployment.close()
+
+
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
