@@ -62,6 +62,7 @@ async def test_what_is_recognised_is_answered_as_by_the_full_way(
     tmp_path: Path, mode: AdHocMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.statements.shapes.KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("controller.statements.shapes.TABLE_VIEWS", 64)  # Room for all of these shapes.
     seed = Random().randrange(10**6)
     print("seed", seed)
     dice = Random(seed)
