@@ -12,6 +12,7 @@ from typing import Protocol
 
 from domains.errors import Unavailable
 from domains.language.types import Row, TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Once, Operation, Refused, Written
 from domains.plan.sharding import physical
@@ -110,8 +111,8 @@ class Hosts(Protocol):
         Raises SchemaChanged where a table is another by now, LimitExceeded where it exceeds its budget.
         """
 
-    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
-        """The number of rows of each of these tables, over all base shards."""
+    async def statistics(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
+        """What is known of these tables, over all base shards: their sizes at least."""
 
     async def close(self) -> None:
         """Stop all evaluations."""

@@ -41,6 +41,7 @@ from controller.statements.sharded_write import write_numbered, write_parts
 from controller.statements.texts import Texts
 from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, Once, Operation
 from domains.plan.sharding import physical
@@ -143,9 +144,8 @@ class Serving(ABC):
         shards = self.state.shards
         return [physical(BASES, shard, shards) for shard in range(shards)]
 
-    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]:
-        """Of each of these tables."""
-        return await self.hosts.table_rows(self._bases(), tables)
+    async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
+        return await self.hosts.statistics(self._bases(), tables)
 
     # --- look-ups -----------------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ from typing import TypeVar
 from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.evaluation import RowsExceeded
 from domains.language.types import Row, TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node
 from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import EvaluationCut, answered_here, cut, rows_of, shards_of
+from worker.adhoc.cut import EvaluationCut, answered_here, cut, shards_of, statistics_of
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
@@ -155,10 +156,13 @@ class LocalHosts:
             raise SchemaChanged(", ".join(table.name for table in question.plan.tables)) from error
         return await self.evaluators.answer(question, shown, budget), shown.clock
 
-    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
-        done = self._dataflow.control(lambda hosted, _: rows_of(hosted, bases, tables), at_once=True)
-        rows: dict[str, int] = await asyncio.wrap_future(done)
-        return rows
+    async def statistics(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
+        done = self._dataflow.control(lambda hosted, _: statistics_of(hosted, bases, tables), at_once=True)
+        try:
+            found: Statistics = await asyncio.wrap_future(done)
+        except NotHere as error:
+            raise SchemaChanged(", ".join(table.name for table in tables)) from error
+        return found
 
     # --- writes ---------------------------------------------------------------------------------------------
 

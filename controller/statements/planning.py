@@ -19,7 +19,7 @@ from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.packets import Clock, Operation
 from migrations.catalog import Catalog
-from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, statistics_of
+from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, scans_joins
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
@@ -39,8 +39,10 @@ PLANS = 1_000
 PLANNED_CHARACTERS = 200_000
 """Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
 
+PLANNED_ROWS = 5_000
+"""Of tables that are scanned: to go through them costs more than a plan of these constants."""
 SIZES_SECONDS = 10.0
-"""After which tables are counted again for the order of joins."""
+"""After which tables are sampled again for the order of joins: it takes a few milliseconds."""
 
 
 class StatementPort(Protocol):
@@ -69,7 +71,7 @@ class StatementPort(Protocol):
 
     async def archive(self) -> ArchivedPositions: ...
 
-    async def table_rows(self, tables: Sequence[TableSchema]) -> dict[str, int]: ...
+    async def statistics(self, tables: Sequence[TableSchema]) -> Statistics: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,14 @@ class SelectPlans:
             self._seen = state
         return state is self._seen
 
+    async def evaluated(self, statement: SelectStatement, select: PreparedSelect) -> PreparedSelect:
+        """What answers it over the base tables: with its constants in the text where they are then nearer to these."""
+        if select.planned.finish is None:
+            sizes = (await self._deployment.statistics(select.plan.tables)).values() if scans_joins(select.plan) else ()
+            if sum(each.rows for each in sizes) < PLANNED_ROWS:
+                return select
+        return await self.unless_long(statement.sql, lambda state: self.verbatim(statement, state))
+
     async def in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
         """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""
         if not may_be_reordered(select.plan):
@@ -212,7 +222,7 @@ class SelectPlans:
         now, name = monotonic(), select.ad_hoc.name
         known = self._ordered.get(name)
         if known is None or now - known[0] > SIZES_SECONDS:
-            statistics = await self.statistics(select.plan.tables)
+            statistics = await self._deployment.statistics(select.plan.tables)
             plan = await self.unless_long(
                 select.ad_hoc.view_sql, lambda state: plan_evaluation(state, select.ad_hoc.meant(), statistics)
             )
@@ -220,13 +230,6 @@ class SelectPlans:
             if name in self._plans:  # They go together.
                 self._ordered[name] = known
         return known[1], known[2]
-
-    async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
-        state = self._deployment.state
-        rows = await self._deployment.table_rows(tables)
-        if self._deployment.state is not state:
-            raise SchemaChanged(", ".join(rows))
-        return statistics_of(state.catalog, rows)
 
     def view_of(self, select: PreparedSelect) -> str | None:
         """The view, declared or automatic, whose reader has just this answer, by its lower-case name."""

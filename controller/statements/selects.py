@@ -86,16 +86,17 @@ class Selects:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
         variant = self.shapes.variant(await self._shape(select.ad_hoc, statement), select.ad_hoc.name)
         why = "not kept: it was not asked yet" if variant is None else self._why(variant)
-        statistics = await self._plans.statistics(select.plan.tables)
+        evaluated = await self._plans.evaluated(statement, select)
+        statistics = await self._deployment.statistics(evaluated.plan.tables)
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
 
         def told(state: State) -> str:
-            _, ordered = plan_evaluation(state, select.ad_hoc.definition(), statistics)
+            _, ordered = plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
             after, _ = plan_readers(state, [select.ad_hoc.definition()], one_domain)
             plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
-            evaluated = f"answered over the base tables; {why}", explained(ordered, statistics)
-            return "\n".join((*evaluated, "a view of it would be", plan))
+            lines = f"answered over the base tables; {why}", explained(ordered), "a view of it would be", plan
+            return "\n".join(lines)
 
         return await self._plans.unless_long(statement.sql, told)
 
@@ -126,12 +127,7 @@ class Selects:
         return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
 
     async def _evaluated(self, select: PreparedSelect, statement: SelectStatement, token: Clock) -> Answered:
-        evaluated = select
-        if select.planned.finish is not None:
-            # What is done to the rows of a view when it is read sinks to tables.
-            evaluated = await self._plans.unless_long(
-                statement.sql, lambda state: self._plans.verbatim(statement, state)
-            )
+        evaluated = await self._plans.evaluated(statement, select)
         planned, plan = await self._plans.in_order(evaluated)
         binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(evaluated.arguments)
@@ -187,7 +183,7 @@ class Selects:
             return
         try:
             if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
-                rows = sum((await self._deployment.table_rows(select.plan.tables)).values())
+                rows = sum(each.rows for each in (await self._deployment.statistics(select.plan.tables)).values())
                 if rows > FULL_ROWS:
                     variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
                     return

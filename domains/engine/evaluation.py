@@ -14,7 +14,7 @@ one as it was between two steps. Then the answer is that of a view over these ro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from domains.engine.vertices import Vertices
@@ -23,6 +23,7 @@ from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
 from domains.plan.deltas import group_by_key, key_function
+from domains.plan.estimates import Estimated
 from domains.plan.graph import Columns, Node, NodeIndex, Parameter, Reader
 from domains.plan.packets import Access
 from domains.plan.traits import COMPUTED, LEFT, RIGHT, traits_of
@@ -65,6 +66,8 @@ class EvaluationPlan:
     """The keys that a filter directly above a base table demands, by the filter's index, in its own columns."""
     grows: bool = False
     """Whether it makes texts that may be far longer than those that it reads: REPEAT, LPAD."""
+    estimates: dict[NodeIndex, Estimated] = field(default_factory=dict)
+    """What each node is expected to have, where statistics tell."""
 
 
 class Evaluation:
@@ -79,6 +82,7 @@ class Evaluation:
     ) -> None:
         self._elsewhere = elsewhere
         self._ties = plan.ties
+        self._estimates = plan.estimates
         self._left = most or None
         self._bytes = FEW_BYTES
         if most and plan.grows:
@@ -304,15 +308,35 @@ class Evaluation:
         assert matching is not None
         if matching.outer:
             return LEFT
-        costs = []
+        costs: list[float] = []
         for side in (LEFT, RIGHT):
-            rows, all_others = self._guess(vertex.parents[side]), self._guess(vertex.parents[1 - side])
-            found = LOOKUP_ROWS * rows if self._decides(vertex.parents[1 - side], matching.on[1 - side]) else all_others
-            costs.append(rows + min(found, all_others))
+            parent, other = vertex.parents[side], vertex.parents[1 - side]
+            read, all_others, on = self._guess(parent), self._guess(other), matching.on[1 - side]
+            rows = min(read, self._estimates[parent.index].rows) if parent.index in self._estimates else read
+            found = self._sought(other, on, rows)[0] if self._decides(other, on) else all_others
+            costs.append(read + min(found, all_others))
         return RIGHT if costs[RIGHT] < costs[LEFT] else LEFT
 
+    def _sought(self, vertex: Vertex, columns: Columns, keys: float) -> tuple[float, float]:
+        """What so many look-ups by columns that an index decides cost, in rows of a scan, and the rows they find."""
+        known = self._estimates.get(vertex.index)
+        if vertex.is_base or known is None:
+            return LOOKUP_ROWS * keys, keys if known is None else keys * known.rows / known.keys(columns)
+        traits = traits_of(vertex.node.operator)
+        widths = [len(parent.node.columns) for parent in vertex.parents]
+        origins = [tuple(c for c in own if c != COMPUTED) for own in traits.origins(columns, widths)]
+        if (matching := traits.matching) is not None:
+            side = self._side_of(vertex, columns)
+            assert side is not None, "an index decides it"
+            cost, rows = self._sought(vertex.parents[side], origins[side], keys)
+            other, on = vertex.parents[1 - side], matching.on[1 - side]
+            more, rows = self._sought(other, on, rows) if self._decides(other, on) else (self._guess(other), rows)
+            return cost + more, rows
+        found = [self._sought(parent, own, keys) for parent, own in zip(vertex.parents, origins, strict=True)]
+        return sum(cost for cost, _ in found), sum(rows for _, rows in found)
+
     def _guess(self, vertex: Vertex) -> int:
-        """About how many rows a node has."""
+        """About how many rows are read to have all of a node."""
         known = self._guesses.get(vertex)
         if known is None:
             known = self._guesses[vertex] = self._guessed(vertex)

@@ -8,15 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
 from domains.language.expressions import Call
-from domains.plan.estimates import Statistics, TableStatistics
-from domains.plan.graph import Materialization, Node
+from domains.plan.estimates import Estimated, Statistics
+from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.packets import Access
-from domains.plan.traits import is_base, traits_of
+from domains.plan.traits import COMPUTED, is_base, traits_of
+from domains.store.storage import best_key
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.flow.explain import explain_query
 from migrations.flow.plan import State
@@ -51,6 +52,7 @@ def plan_evaluation(
         tuple(state.catalog.tables[name.lower()] for name in sorted(planned.tables)),
         ties,
         any(_grows(node.operator) for node in nodes),
+        estimates_of(nodes, statistics) if statistics else {},
     )
     return planned, plan
 
@@ -78,22 +80,37 @@ def _grows(part: object) -> bool:
     return is_dataclass(part) and any(_grows(getattr(part, each.name)) for each in fields(part))
 
 
-def explained(plan: EvaluationPlan, statistics: Statistics) -> str:
+def explained(plan: EvaluationPlan) -> str:
     """The tree of what is evaluated, with about how many rows are expected at each node."""
     nodes = {node.index: node for node in plan.nodes}
-    return explain_query(nodes.__getitem__, plan.nodes[-1].index, statistics)
+    return explain_query(nodes.__getitem__, plan.nodes[-1].index, plan.estimates)
 
 
-def statistics_of(catalog: Catalog, rows: Mapping[str, int]) -> Statistics:
-    """What row counts tell: a unique key has a value for each row, and of other columns nothing is known."""
-    found = {}
-    for name, count in rows.items():
-        schema = catalog.tables[name.lower()]
-        unique = (schema.primary_key, *schema.unique)
-        distinct = {columns: count for columns in unique if columns}
-        indexes = tuple(columns for columns in (*unique, *schema.indexes) if columns)
-        found[schema.name] = TableStatistics(count, distinct, indexes)
-    return found
+def estimates_of(nodes: Sequence[Node], statistics: Statistics) -> dict[NodeIndex, Estimated]:
+    known: dict[NodeIndex, Estimated] = {}
+    for node in nodes:
+        known[node.index] = traits_of(node.operator).estimate([known[parent] for parent in node.parents], statistics)
+    return known
+
+
+def scans_joins(plan: EvaluationPlan) -> bool:
+    """Whether parameters choose among all rows of a join: no index of a base table has values of the reader's key. They
+    are better conditions in the text then: these sink to the tables, and the order of joins knows of them."""
+    nodes = {node.index: node for node in plan.nodes}
+    tables = {schema.name.lower(): schema for schema in plan.tables}
+
+    def decides(node: Node, columns: Columns) -> bool:
+        base = node.operator
+        if is_base(base):
+            schema = tables[base.table.lower()]
+            return bool(best_key(schema, (*schema.unique, *schema.indexes), {base.columns[at] for at in columns}))
+        parents = [nodes[index] for index in node.parents]
+        origins = traits_of(base).origins(columns, [len(parent.columns) for parent in parents])
+        known = [tuple(column for column in own if column != COMPUTED) for own in origins]
+        return any(map(decides, parents, known))
+
+    key, seek = plan.reader.key, plan.reader.seek
+    return len(tables) > 1 and bool(key or seek) and not decides(plan.nodes[-1], key)
 
 
 def _ties(node: Node, joint: JointGraph, catalog: Catalog) -> Access:

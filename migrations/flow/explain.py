@@ -14,20 +14,17 @@ In a deployment of several shards it also says how nodes stand in them, where th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from domains.plan.estimates import Estimated, Statistics
+from domains.plan.estimates import Estimated
 from domains.plan.graph import Columns, Node, NodeIndex
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
 
 
-def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = None) -> str:
-    """The tree below ``root``. A node that is reached a second time is only named.
-
-    With statistics of the tables each line ends in the number of rows that they let expect.
-    """
+def explain(flow: Dataflow, root: NodeIndex) -> str:
+    """The tree below ``root``. A node that is reached a second time is only named."""
 
     def named(node: Node) -> str:
         return f"[{node.index}] {operator_text(flow, node)}"
@@ -36,16 +33,19 @@ def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = Non
         standing = sharding_text(flow, node.index)
         return state_text(node) + (f"  {standing}" if standing else "")
 
-    return "\n".join(tree_lines(root, flow.node, named, kept, statistics))
+    return "\n".join(tree_lines(root, flow.node, named, kept))
 
 
-def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, statistics: Statistics) -> str:
-    """The tree of a query that is evaluated once, and keeps nothing."""
+def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, known: Mapping[NodeIndex, Estimated]) -> str:
+    """The tree of a query that is evaluated once, and keeps nothing: with the rows that are expected, where known."""
 
     def named(node: Node) -> str:
         return traits_of(node.operator).text([names_of(node_of(parent)) for parent in node.parents])
 
-    return "\n".join(tree_lines(root, node_of, named, lambda _: "", statistics))
+    def expected(node: Node) -> str:
+        return f"  ~{max(1, round(known[node.index].rows)):,} rows" if node.index in known else ""
+
+    return "\n".join(tree_lines(root, node_of, named, expected))
 
 
 def tree_lines(
@@ -53,18 +53,9 @@ def tree_lines(
     node_of: Callable[[NodeIndex], Node],
     named: Callable[[Node], str],
     kept: Callable[[Node], str],
-    statistics: Statistics | None,
 ) -> Iterator[str]:
     """The tree, with what ``named`` says of each node and ``kept`` of its state where it is first reached."""
-    known: dict[NodeIndex, Estimated] = {}
     seen: set[NodeIndex] = set()
-
-    def estimated(index: NodeIndex, by: Statistics) -> Estimated:
-        if index not in known:
-            node = node_of(index)
-            parents = [estimated(parent, by) for parent in node.parents]
-            known[index] = traits_of(node.operator).estimate(parents, by)
-        return known[index]
 
     def write(index: NodeIndex, first: str, rest: str) -> Iterator[str]:
         node = node_of(index)
@@ -72,8 +63,7 @@ def tree_lines(
             yield f"{first}{named(node)} (as above)"
             return
         seen.add(index)
-        rows = "" if statistics is None else f"  ~{max(1, round(estimated(index, statistics).rows)):,} rows"
-        yield f"{first}{named(node)}{kept(node)}{rows}"
+        yield f"{first}{named(node)}{kept(node)}"
         for number, parent in enumerate(node.parents):
             last = number == len(node.parents) - 1
             yield from write(parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))

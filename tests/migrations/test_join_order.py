@@ -6,9 +6,12 @@ import sqlite3
 
 import pytest
 
-from domains.language.types import Row
+from domains.language.types import BIGINT, Row, TableColumn, TableSchema
 from domains.plan.estimates import Statistics, TableStatistics
+from domains.store.memory_store import MemoryStore
+from domains.store.storage import sampled
 from migrations.catalog import Catalog
+from migrations.flow.evaluation_plan import estimates_of
 from migrations.flow.explain import explain_query
 from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import parse
@@ -32,7 +35,8 @@ def planned(sql: str, statistics: Statistics | None, known: Catalog = CATALOG) -
 
 def shape(sql: str) -> list[str]:
     graph, view = planned(sql, STATISTICS)
-    return explain_query(graph.node, view.root, STATISTICS).splitlines()
+    known = estimates_of([graph.node(index) for index in graph.ancestors(view.root)], STATISTICS)
+    return explain_query(graph.node, view.root, known).splitlines()
 
 
 def test_joins_begin_where_few_rows_are_and_go_on_by_an_index() -> None:
@@ -84,7 +88,16 @@ def worlds() -> list[tuple[dict[str, list[Row]], sqlite3.Connection]]:
     return made
 
 
-def test_an_index_serves_columns_that_begin_with_its_own() -> None:
-    known = TableStatistics(2_000, {(0,): 2_000, (1,): 40}, ((0,), (1,)))
+def test_a_sample_tells_how_many_rows_a_key_has() -> None:
+    columns = tuple(TableColumn(name, BIGINT) for name in ("id", "author", "state", "code", "one"))
+    store = MemoryStore()
+    table = store.create_table(TableSchema("stories", columns, primary_key=(0,), indexes=((1,), (4,))))
+    table.add_index((1,))
+    table.add_index((4,))
+    table.stage([((i, i % 400, i % 3, i * 7, 5), 1) for i in range(2_000)])
+    store.commit([])
+    known = sampled(table)
+    distinct = {(0,): 2_000, (1,): 400, (2,): 3, (3,): 2_000, (4,): 1}
+    assert known == TableStatistics(2_000, distinct, ((0,), (1,), (4,)))
     assert known.has_index((1, 2))
     assert not known.has_index((2,))

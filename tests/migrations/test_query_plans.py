@@ -54,7 +54,7 @@ def render(graph: JointGraph, root: NodeIndex) -> str:
             return f"{number}π {', '.join(_output(describe(e, below[0]), column) for e, column in pairs)}"
         return f"{number}{traits.text(below)}{' (one row over nothing)' if traits.row_over_nothing else ''}"
 
-    return "\n".join(tree_lines(root, graph.node, named, lambda _: "", None))
+    return "\n".join(tree_lines(root, graph.node, named, lambda _: ""))
 
 
 def _output(text: str, column: Column) -> str:

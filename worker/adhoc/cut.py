@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 
 from domains.errors import HeadraceError, NotFound, Unavailable
 from domains.language.types import TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock
-from domains.store.storage import Store, StoredRows
+from domains.store.storage import Store, StoredRows, sampled
 from worker.adhoc.answer import Question, Rows, ShardedRows, answered
 from worker.adhoc.shard_view import ShardView
 from worker.dataflow.domain_host import DomainHost
@@ -81,13 +82,10 @@ def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> Eva
     return EvaluationCut(views, _clock(hosted, bases, shards))
 
 
-def rows_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
-    """How many rows each of the tables has, in all of these shards."""
-    rows = {schema.name: 0 for schema in tables}
-    for store in _stores(hosted, bases):
-        for name in rows.keys() & {schema.name for schema in store.tables()}:
-            rows[name] += store.table(name).row_count
-    return rows
+def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
+    """Of a sample of each of the tables, in all shards."""
+    stored = ShardedTables(_stores(hosted, bases), tables)
+    return {schema.name: sampled(stored.table(schema.name)) for schema in tables}
 
 
 def _stores(hosted: DomainHost, bases: Sequence[DomainIndex]) -> list[Store]:

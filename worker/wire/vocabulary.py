@@ -20,6 +20,7 @@ from domains.engine.evaluation import EvaluationPlan
 from domains.errors import HeadraceError
 from domains.language import expressions, types
 from domains.plan import commands, graph, packets
+from domains.plan.estimates import Estimated
 from worker.adhoc.answer import Question
 from worker.protocol import cuts, messages, operations
 from worker.protocol.messages import (
@@ -75,7 +76,7 @@ MESSAGES: tuple[type, ...] = (
     BoundLookup,
 )
 
-QUESTIONS: tuple[type, ...] = (Question, EvaluationPlan, ViewedTable)
+QUESTIONS: tuple[type, ...] = (Question, EvaluationPlan, Estimated, ViewedTable)
 
 CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES, *QUESTIONS)
 

@@ -14,10 +14,12 @@ from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
 from domains.plan.sharding import base_shard
 from domains.plan.traits import is_reader
+from domains.store.storage import sized
 from migrations.flow.plan import State
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import EvaluationCut
@@ -237,14 +239,14 @@ class ClusterHosts:
         self.acknowledged.heard(clock)
         return rows, clock
 
-    async def table_rows(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> dict[str, int]:
+    async def statistics(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
         deadline = self._deadline()
 
         def rows(base: DomainIndex) -> Awaitable[RowCounts]:
             return self._asking.ask(base, lambda _: RowsRequest(base), deadline, repeatable=True)
 
         counted = await asyncio.gather(*map(rows, bases))
-        return {schema.name: sum(counts.rows.get(schema.name, 0) for counts in counted) for schema in tables}
+        return {table.name: sized(table, sum(each.rows.get(table.name, 0) for each in counted)) for table in tables}
 
     # --- writes ---------------------------------------------------------------------------------------------
 

@@ -304,6 +304,32 @@ async def test_a_union_that_cannot_be_a_view_is_answered_as_its_refusal_says(tmp
         await deployment.close()
 
 
+async def test_distinct_values_order_joins_and_make_the_estimate(tmp_path: Path) -> None:
+    """By table sizes alone orders would come first, half of which are looked up then; and 4,000 rows be expected."""
+    deployment = await LocalDeployment.open(tmp_path, shards=2)
+    try:
+        await deployment.execute("""
+            CREATE TABLE orders (id INT PRIMARY KEY, state INT);
+            CREATE TABLE products (id INT PRIMARY KEY, code INT);
+            CREATE TABLE items (id INT PRIMARY KEY, order_id INT, product INT, KEY (order_id), KEY (product))
+        """)
+        await deployment.insert("orders", [{"id": i, "state": i // 2 % 2} for i in range(2_000)])
+        await deployment.insert("products", [{"id": i, "code": 1_000 + i} for i in range(400)])
+        await deployment.insert("items", [{"id": i, "order_id": i // 2, "product": i % 400} for i in range(4_000)])
+        sql = (
+            "SELECT i.id FROM orders o JOIN items i ON o.id = i.order_id JOIN products p ON p.id = i.product "
+            "WHERE o.state = 1 AND p.code = 1077"
+        )
+        plan = [str(line) for (line,) in await rows(deployment, f"EXPLAIN {sql}")]
+        assert plan[1] == "π id  ~10 rows"
+        bases = [line.strip("│├└─ ").split("  ")[0] for line in plan[: plan.index("a view of it would be")]]
+        assert [each for each in bases if each in ("orders", "products", "items")] == ["products", "items", "orders"]
+        expected = [(i,) for i in range(77, 4_000, 400) if i // 4 % 2 == 1]
+        assert sorted_rows(await rows(deployment, sql)) == sorted_rows(expected)
+    finally:
+        await deployment.close()
+
+
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
