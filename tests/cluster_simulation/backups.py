@@ -82,7 +82,8 @@ class History:
     rows: dict[str, frozenset[int]]
     """Table → the numbers of rows that are to be there from now on. ``KEPT`` is whichever tables are in its place."""
     changes: tuple[str, ...]
-    decided: tuple[RecipeEntry, ...]
+    decided: int
+    """The number of the latest recipe that was decided."""
 
 
 KEPT = "kept"
@@ -102,13 +103,18 @@ class Backups:
         self._archive = cluster.archive
         self._place: Any = MemoryPlace(cluster.archive)
         self._change = change
+        self._decided: dict[Recipe, int] = {Recipe(): 0}
+        """All recipes that were ever decided, numbered: one that was made short has fewer entries than that before."""
+        self._since: dict[str, int] = {}
+        """By statement, the first of them that had it."""
+        self._watch()
         self._changes: list[str] = []
         """Statements that were acknowledged."""
         self._kept: set[int] = set()
         """Rows that were acknowledged by the table that is replaced."""
         self._number = self._id = 0
         self._skews: dict[str, float] = {}
-        self._tables: dict[tuple[str, ...], list[TableSchema]] = {}
+        self._tables: dict[Recipe, list[TableSchema]] = {}
         self._judged: list[tuple[Cut, dict[str, list[Row]]]] = []
         """Cuts, and what was right of each."""
 
@@ -211,8 +217,31 @@ class Backups:
         for client in self.clients:
             for table, known in client.known().items():
                 rows[table] = rows.get(table, frozenset()) | {int(row[0]) for row in known}  # type: ignore[arg-type]
-        decided = self.cluster.decided()
-        return History(rows, tuple(self._changes), () if decided is None else decided.recipe.entries)
+        return History(rows, tuple(self._changes), len(self._decided) - 1)
+
+    def _watch(self) -> None:
+        """See each decision as it is made."""
+        zookeeper, set = self.cluster.zookeeper, self.cluster.zookeeper.set
+        create = zookeeper.create
+
+        def seen() -> None:
+            decided = self.cluster.decided()
+            if decided is not None and decided.recipe not in self._decided:
+                number = self._decided[decided.recipe] = len(self._decided)
+                for entry in decided.recipe.entries:
+                    for sql in entry.statements:
+                        self._since.setdefault(sql, number)
+
+        def watched_set(path: str, data: bytes, version: int) -> int:
+            after = set(path, data, version)
+            seen()
+            return after
+
+        def watched_create(path: str, data: bytes, owner: int) -> None:
+            create(path, data, owner)
+            seen()
+
+        zookeeper.set, zookeeper.create = watched_set, watched_create  # type: ignore[method-assign]
 
     # --- the judge -----------------------------------------------------------------------------------------------
 
@@ -255,27 +284,27 @@ class Backups:
 
     def _tables_of(self, recipe: Recipe) -> list[TableSchema]:
         """Views are not planned again: that takes more than all else, and tables do not depend on them."""
-        statements = tuple(
-            sql for entry in recipe.entries for sql in entry.statements if sql.split()[1].upper() == "TABLE"
-        )
-        if statements not in self._tables:
-            state = State(shards=self.cluster.shards)
-            for sql in statements:
-                state = change_of(state, RecipeEntry((sql,)), one_domain).state
-            self._tables[statements] = list(state.catalog.tables.values())
-        return self._tables[statements]
+        if recipe not in self._tables:
+            state, dropped = State(shards=self.cluster.shards), dict[str, int]()
+            for entry in recipe.entries:
+                dropped |= dict(entry.dropped)
+                for sql in entry.statements:
+                    if sql.split()[1].upper() == "TABLE":
+                        alone = RecipeEntry((sql,), dropped=tuple(dropped.items()))
+                        state, dropped = change_of(state, alone, one_domain).state, {}
+            self._tables[recipe] = list(state.catalog.tables.values())
+        return self._tables[recipe]
 
     def judge(
         self, before: History, archived: ArchivedPositions, intended: dict[str, dict[int, Row]]
     ) -> dict[str, list[Row]]:
         """``before``: as it was at the call. What was lost with a disk may be missing. Answers what is restored."""
-        recipe, after = self._recipe(archived), self.history()
-        count = len(recipe.entries)
-        assert recipe.entries[: len(before.decided)] == before.decided, "a back-up has an older recipe than at the call"
-        assert recipe.entries == after.decided[:count], "a back-up has a recipe that was never decided"
-        known = {sql for entry in recipe.entries for sql in entry.statements}
+        recipe = self._recipe(archived)
+        number = self._decided.get(recipe)
+        assert number is not None, "a back-up has a recipe that was never decided"
+        assert number >= before.decided, "a back-up has an older recipe than at the call"
         for sql in before.changes:
-            assert sql in known, f"{sql} was acknowledged, and is not in the back-up"
+            assert self._since[sql] <= number, f"{sql} was acknowledged, and is not in the back-up"
         found = self.restored(archived)
         lost = self.cluster.losses.rows
         for table, ids in before.rows.items():
@@ -321,8 +350,9 @@ class Backups:
             assert sorted(map(repr, found[table])) == sorted(map(repr, rows)), f"the last back-up has another {table}"
         last = self._book.cut_at()
         assert last is not None
-        decided = self.history().decided
-        assert Recipe.from_json(last.record.recipe.encode()).entries == decided, (
+        decided = self.cluster.decided()
+        assert decided is not None
+        assert Recipe.from_json(last.record.recipe.encode()) == decided.recipe, (
             "the archive's last recipe is an old one"
         )
         assert last.positions == archived.positions, "the archive's last cut is an old one"
