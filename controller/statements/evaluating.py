@@ -26,7 +26,7 @@ from domains.language.json_rows import schema_to_json
 from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
-from domains.plan.sharding import base_shard
+from domains.plan.sharding import base_shards
 from migrations.backfill.stages import columns_read
 from migrations.catalog import ViewDefinition
 from migrations.flow.plan import State
@@ -149,7 +149,7 @@ class SparkSelects:
         archived = await tables.archive()
         if tables.state is not state:
             raise SchemaChanged(", ".join(schema.name for schema in read))
-        clock = {base: archived.positions[base] for schema in read for base in _shards(schema, archived.shards)}
+        clock = {base: archived.positions[base] for schema in read for base in base_shards(schema, archived.shards)}
         columns = columns_read(plan.nodes)
         what = {
             "archive": archived.url,
@@ -175,8 +175,3 @@ class SparkSelects:
 def _read_of(schema: TableSchema, columns: Mapping[str, frozenset[int]]) -> Sequence[int]:
     """The stored columns that are read of it; where its rows are only counted, its first one."""
     return sorted(columns[schema.name]) or schema.live()[:1]
-
-
-def _shards(schema: TableSchema, shards: int) -> list[str]:
-    """The names of its shards in a clock."""
-    return [base_shard(schema.name, schema.generation, number, shards) for number in range(schema.shards or shards)]

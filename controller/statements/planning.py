@@ -24,7 +24,7 @@ from migrations.flow.plan import State
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.recognising import KnownShapes
+from migrations.statements.adhoc.recognising import KnownShapes, Recognised
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, comparands, exact_arguments, parameterise, verbatim
 from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
@@ -157,14 +157,19 @@ class SelectPlans:
         found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
         if found is None:
             return
-        text, values = found
-        (parsed,) = split(text)
-        statement = interpret_one(parsed, catalog, values, self._deployment.now())
+        statement = self.read(found, catalog)
         same = False
-        if isinstance(statement, SelectStatement):
+        if statement is not None:
             again = parameterise(statement.query, catalog, statement.params)
             same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
         self.known_shapes.learn(sql, ad_hoc.turned if same else (), comparands(query))
+
+    def read(self, recognised: Recognised, catalog: Catalog) -> SelectStatement | None:
+        """None where it reads no table. Raises what reading the text raises."""
+        text, values = recognised
+        (parsed,) = split(text)
+        statement = interpret_one(parsed, catalog, values, self._deployment.now())
+        return statement if isinstance(statement, SelectStatement) else None
 
     def verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """With all constants in the text."""

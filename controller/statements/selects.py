@@ -30,7 +30,6 @@ from migrations.statements.adhoc.shapes_of_selects import (
     AdHoc,
     shape_text,
 )
-from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.pool import Budget
@@ -205,12 +204,10 @@ class Selects:
         found = self.known_shapes.general(sql)
         if found is None:
             return
-        text, values = found
         try:
             state = self._deployment.state
-            (parsed,) = split(text)
-            statement = interpret_one(parsed, state.catalog, values, self._deployment.now())
-            if not isinstance(statement, SelectStatement):
+            statement = self._plans.read(found, state.catalog)
+            if statement is None:
                 return
             select = self._plans.prepared(statement, state)
         except HeadraceError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from zlib import crc32
 
-from domains.language.types import Value
+from domains.language.types import TableSchema, Value
 from domains.plan.graph import DomainIndex
 
 SHARDS_MAX = 256
@@ -43,6 +43,11 @@ def base_shard(table: str, generation: int, shard: int, shards: int) -> str:
     """
     name = f"{table}~{max(0, generation)}" if generation > 0 or "~" in table else table
     return name if shards == 1 else f"{name}@{shard}"
+
+
+def base_shards(schema: TableSchema, shards: int) -> list[str]:
+    """The names of all shards of a table, of a deployment of so many."""
+    return [base_shard(schema.name, schema.generation, shard, shards) for shard in range(schema.shards or shards)]
 
 
 def table_of(base: str, shards: int) -> str:

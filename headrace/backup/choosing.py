@@ -31,7 +31,7 @@ from domains.archive.manifest import (
 from domains.errors import NotFound
 from domains.language.types import TableSchema
 from domains.plan.packets import Clock
-from domains.plan.sharding import base_shard
+from domains.plan.sharding import base_shards
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
 from migrations.replaying import replayed
@@ -143,8 +143,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
     chosen = []
     schemas = _tables(recipe, record.shards)
     for schema in schemas:
-        for shard in range(schema.shards or record.shards):
-            base = base_shard(schema.name, schema.generation, shard, record.shards)
+        for base in base_shards(schema, record.shards):
             if base not in here:
                 continue  # It was created with this recipe, and nothing had been archived of it.
             manifest = here[base]

@@ -22,7 +22,7 @@ from controller.cluster.state import ClusterState
 from controller.deployment import ArchivedPositions
 from domains.archive.manifest import ArchiveError, ArchiveFenced
 from domains.errors import NotServed, StorageFailure, Unavailable
-from domains.plan.sharding import base_shard
+from domains.plan.sharding import base_shards
 from migrations.flow.plan import State
 from worker.archive.options import ArchivePass
 from worker.protocol.messages import version_of
@@ -54,9 +54,9 @@ class Decided:
     def schemas(self) -> dict[str, int]:
         """The version of the schema of each base shard."""
         return {
-            base_shard(schema.name, schema.generation, shard, self.cluster.shards): version_of(schema)
+            base: version_of(schema)
             for schema in self.state.catalog.tables.values()
-            for shard in range(schema.shards or self.cluster.shards)
+            for base in base_shards(schema, self.cluster.shards)
         }
 
 
