@@ -24,8 +24,15 @@ from migrations.flow.plan import State
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.recognising import KnownShapes, Recognised
-from migrations.statements.adhoc.shapes_of_selects import AdHoc, comparands, exact_arguments, parameterise, verbatim
+from migrations.statements.adhoc.recognising import KnownShapes
+from migrations.statements.adhoc.shapes_of_selects import (
+    AdHoc,
+    Given,
+    comparands,
+    exact_arguments,
+    parameterise,
+    verbatim,
+)
 from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
@@ -85,9 +92,26 @@ class PreparedSelect:
     view: str | None
     """A declared view, in lower case, whose reader has just this answer."""
 
-    def exact(self, statement: SelectStatement) -> tuple[Argument, ...] | None:
-        bound, planned = self.ad_hoc.bind(statement.params), self.planned
+    def exact(self, params: Sequence[Argument]) -> tuple[Argument, ...] | None:
+        bound, planned = self.ad_hoc.bind(params), self.planned
         return exact_arguments(bound, planned.placeholders, planned.parameters)
+
+    def for_constants(self) -> PreparedSelect:
+        """For whoever has the constants that became its parameters, in their order."""
+        ad_hoc = self.ad_hoc
+        given = (((Given(n),) if isinstance(a, tuple) else Given(n)) for n, a in enumerate(ad_hoc.arguments))
+        return replace(self, ad_hoc=replace(ad_hoc, arguments=tuple(given)), arguments=())
+
+
+@dataclass(slots=True)
+class SentSelect:
+    """A SELECT as it was sent."""
+
+    sql: str
+    statement: SelectStatement | None = None
+    """None: it was recognised, and is parsed if that is needed after all."""
+    is_learnt: bool = False
+    """Whether it is the whole text, as it was parsed: its constants are then at their places."""
 
 
 class SelectPlans:
@@ -111,7 +135,7 @@ class SelectPlans:
         """The state for which these plans were found to hold."""
         self._compared: dict[str, tuple[exp.Query | None, exp.Query]] = {}
         """Trees of a SELECT, and of the automatic view of its name, that are the same."""
-        self.known_shapes = KnownShapes()
+        self.known_shapes: KnownShapes[PreparedSelect] = KnownShapes()
 
     async def unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
         """What is done with a text, on the event loop only where that is short.
@@ -126,6 +150,52 @@ class SelectPlans:
             raise SchemaChanged("of the statement")
         return found
 
+    def recognised(self, sql: str) -> PreparedSelect | None:
+        """What to read a text with that differs from an earlier one in constants only; None: it takes the full way."""
+        if not self._holds(self._deployment.state):
+            return None
+        found = self.known_shapes.recognised(sql, self._texts.most_items)
+        if found is None:
+            return None
+        known, values = found
+        arguments = known.exact(values)
+        return None if arguments is None else replace(known, arguments=arguments)
+
+    async def prepare(self, sent: SentSelect) -> PreparedSelect:
+        """The full way: what to read it with, which is learnt where its text alone tells that."""
+        select = await self.unless_long(sent.sql, lambda state: self.prepared(self.statement_of(sent, state), state))
+        statement = sent.statement
+        if statement is not None and sent.is_learnt and not statement.params:
+            ad_hoc, query = select.ad_hoc, statement.query
+            arguments, known = ad_hoc.bind(()), select.for_constants()
+            self.known_shapes.learn(sent.sql, ad_hoc.turned, lambda: comparands(query), arguments, known)
+        return select
+
+    async def whole(self, sql: str) -> PreparedSelect | None:
+        """Of a text, what to read it with where all constants are parameters that could be; None where they are."""
+        found = self.known_shapes.general(sql)
+        if found is None:
+            return None
+        text, values = found
+
+        def made(state: State) -> PreparedSelect | None:
+            statement = self._read(text, values, state.catalog)
+            return None if statement is None else self.prepared(statement, state)
+
+        return await self.unless_long(sql, made)
+
+    def statement_of(self, sent: SentSelect, state: State) -> SelectStatement:
+        if sent.statement is None:
+            sent.statement = self._read(sent.sql, (), state.catalog)
+            assert sent.statement is not None, "what was recognised reads tables"
+        return sent.statement
+
+    def _read(self, sql: str, values: Sequence[Argument], catalog: Catalog) -> SelectStatement | None:
+        """None where it reads no table. Raises what reading the text raises."""
+        (parsed,) = split(sql)
+        statement = interpret_one(parsed, catalog, values, self._deployment.now())
+        return statement if isinstance(statement, SelectStatement) else None
+
     def prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """What to read it with: with its constants as parameters, or else with them in its text."""
         with self._lock:
@@ -137,45 +207,27 @@ class SelectPlans:
             try:
                 made = self._planned(ad_hoc, state)
             except Unsupported:  # With its constants in the text it may be supported.
-                return self.verbatim(statement, state)
+                return self._verbatim(statement, state)
             self._remember(statement, made, state)
-        arguments = made.exact(statement)
-        return self.verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
+        arguments = made.exact(statement.params)
+        return self._verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
 
     def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
-        """By its tree, where it does not depend on the values of its own parameters; and its tokens."""
+        """By its tree, where it does not depend on the values of its own parameters."""
         with self._lock:
             if made.ad_hoc.reusable and self._holds(state):
                 self._by_tree[id(statement.query)] = statement.query, made
                 if len(self._by_tree) > PLANS:
                     del self._by_tree[next(iter(self._by_tree))]
-        if not statement.params and self.known_shapes.meets(statement.sql):
-            self._learn(statement.sql, statement.query, made.ad_hoc, state.catalog)
 
-    def _learn(self, sql: str, query: exp.Query, ad_hoc: AdHoc, catalog: Catalog) -> None:
-        """How to recognise the next text that differs in constants only: if the same view comes of it by parameters."""
-        found = self.known_shapes.unlearnt(sql, ad_hoc.turned)
-        if found is None:
-            return
-        statement = self.read(found, catalog)
-        same = False
-        if statement is not None:
-            again = parameterise(statement.query, catalog, statement.params)
-            same = (again.view_sql, again.bind(statement.params)) == (ad_hoc.view_sql, ad_hoc.bind(()))
-        self.known_shapes.learn(sql, ad_hoc.turned if same else (), comparands(query))
-
-    def read(self, recognised: Recognised, catalog: Catalog) -> SelectStatement | None:
-        """None where it reads no table. Raises what reading the text raises."""
-        text, values = recognised
-        (parsed,) = split(text)
-        statement = interpret_one(parsed, catalog, values, self._deployment.now())
-        return statement if isinstance(statement, SelectStatement) else None
-
-    def verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
+    async def verbatim(self, sent: SentSelect) -> PreparedSelect:
         """With all constants in the text."""
+        return await self.unless_long(sent.sql, lambda state: self._verbatim(self.statement_of(sent, state), state))
+
+    def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
         ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
         made = self._planned(ad_hoc, state)
-        return replace(made, arguments=made.exact(statement) or ())
+        return replace(made, arguments=made.exact(statement.params) or ())
 
     def _planned(self, ad_hoc: AdHoc, state: State) -> PreparedSelect:
         """Without arguments; the plan of the same tree is remembered.
@@ -188,6 +240,7 @@ class SelectPlans:
                 self._plans.clear()
                 self._ordered.clear()
                 self._by_tree.clear()
+                self.known_shapes.forget_plans()
                 self._plans_of, self._seen, self._characters = declared(state), state, 0
             known = self._plans.pop(name, None)
             if known is not None:
@@ -212,13 +265,13 @@ class SelectPlans:
             self._seen = state
         return state is self._seen
 
-    async def evaluated(self, statement: SelectStatement, select: PreparedSelect) -> PreparedSelect:
+    async def evaluated(self, sent: SentSelect, select: PreparedSelect) -> PreparedSelect:
         """What answers it over the base tables: with its constants in the text where they are then nearer to these."""
         if select.planned.finish is None:
             sizes = (await self._deployment.statistics(select.plan.tables)).values() if scans_joins(select.plan) else ()
             if sum(each.rows for each in sizes) < PLANNED_ROWS:
                 return select
-        return await self.unless_long(statement.sql, lambda state: self.verbatim(statement, state))
+        return await self.verbatim(sent)
 
     async def in_order(self, select: PreparedSelect) -> tuple[PlannedView, EvaluationPlan]:
         """The plan that is evaluated: with its joins in the order that the tables' sizes suggest."""

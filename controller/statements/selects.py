@@ -13,10 +13,10 @@ from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
-from controller.statements.planning import PreparedSelect, SelectPlans, StatementPort
+from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
 from controller.statements.texts import Texts
-from domains.errors import AlreadyExists, HeadraceError, NotFound, Unsupported
+from domains.errors import AlreadyExists, BadRequest, HeadraceError, NotFound, SqlError, Unsupported
 from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.packets import Clock
@@ -64,28 +64,49 @@ class Selects:
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
-    async def answer(self, statement: SelectStatement, token: Clock) -> tuple[StatementResult, Clock]:
+    async def recognised(self, sql: str, token: Clock) -> tuple[StatementResult, Clock] | None:
+        """What :meth:`answer` gives, of a text that differs from an earlier one in constants only; None for others."""
+        select = self._plans.recognised(sql)
+        if select is None:
+            return None
+        try:
+            columns, rows, clock = await self._read(select, SentSelect(sql), token)
+        except (SchemaChanged, SqlError, BadRequest, NotFound):
+            return None  # The full way says what is wrong with the text as it was sent.
+        return StatementResult(columns, tuple(rows)), clock
+
+    async def answer(self, sent: SentSelect, token: Clock) -> tuple[StatementResult, Clock]:
         """The answer, and the positions that it reflects, where it was evaluated."""
-        columns, rows, clock = await self._read(statement, token)
+        columns, rows, clock = await self._read(await self._prepared(sent), sent, token)
         return StatementResult(columns, tuple(rows)), clock
 
     async def values(self, statement: SelectStatement, token: Clock) -> list[Row]:
         """The answer as the engine's values (JSON knows no DECIMAL and no BLOB)."""
         if reads_nothing(statement.query):
             return list(constant_select(statement.query).rows)
-        columns, rows, _ = await self._read(statement, token)
+        sent = SentSelect(statement.sql, statement)
+        columns, rows, _ = await self._read(await self._prepared(sent), sent, token)
         return list(map(json_row_coercer(columns), rows))
+
+    async def _prepared(self, sent: SentSelect) -> PreparedSelect:
+        select = await self._plans.prepare(sent)
+        if sent.is_learnt and self.known_shapes.waits_for_plan(sent.sql):
+            whole = await self._plans.whole(sent.sql)
+            if whole is not None and whole.ad_hoc.name in self.shapes.kept:
+                self.known_shapes.keep(sent.sql, whole.ad_hoc.name, whole)
+        return select
 
     async def explain(self, statement: SelectStatement) -> str:
         """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
         run, and nothing kept."""
-        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.prepared(statement, state))
+        sent = SentSelect(statement.sql, statement)
+        select = await self._plans.prepare(sent)
         view = self._plans.view_of(select)
         if view is not None:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
-        variant = self.shapes.variant(await self._shape(select.ad_hoc, statement), select.ad_hoc.name)
+        variant = self.shapes.variant(await self._shape(select.ad_hoc, sent), select.ad_hoc.name)
         why = "not kept: it was not asked yet" if variant is None else self._why(variant)
-        evaluated = await self._plans.evaluated(statement, select)
+        evaluated = await self._plans.evaluated(sent, select)
         statistics = await self._deployment.statistics(evaluated.plan.tables)
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
@@ -99,24 +120,23 @@ class Selects:
 
         return await self._plans.unless_long(statement.sql, told)
 
-    async def _read(self, statement: SelectStatement, token: Clock) -> Answered:
+    async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
-        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.prepared(statement, state))
         view = self._plans.view_of(select)
         if view is not None:
-            return await self._looked_up(view, select, statement, token)
+            return await self._looked_up(view, select, sent, token)
         if self.shapes.mode is AdHocMode.OFF:
             hint = f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}"
             raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
-        return await self._evaluated(select, statement, token)
+        return await self._evaluated(select, sent, token)
 
-    async def _looked_up(self, view: str, select: PreparedSelect, statement: SelectStatement, token: Clock) -> Answered:
+    async def _looked_up(self, view: str, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         planned, arguments = select.planned, select.arguments
         served = self._deployment.state.planned[view]
-        await self._counted(select, statement)
+        await self._counted(select, sent)
         try:
             page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
         except NotFound:
@@ -125,15 +145,15 @@ class Selects:
             raise SchemaChanged(", ".join(sorted(planned.tables)))
         return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
 
-    async def _evaluated(self, select: PreparedSelect, statement: SelectStatement, token: Clock) -> Answered:
-        evaluated = await self._plans.evaluated(statement, select)
+    async def _evaluated(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
+        evaluated = await self._plans.evaluated(sent, select)
         planned, plan = await self._plans.in_order(evaluated)
         binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(evaluated.arguments)
-        shape, variant = await self._counted(select, statement)
+        shape, variant = await self._counted(select, sent)
         began = perf_counter()
         spark = self.by_spark
-        elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, statement, spark))
+        elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
         rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
         took = perf_counter() - began
         shape.seconds += took
@@ -141,7 +161,7 @@ class Selects:
         shape.rows += len(rows)
         if self.shapes.keeps and not self._keeping:
             if shape.pays and shape.waits_until <= self.shapes.askings:
-                self._begin(self._keep_all(shape, statement.sql))
+                self._begin(self._keep_all(shape, sent.sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
@@ -149,21 +169,19 @@ class Selects:
             rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()
         return planned.columns, rows, clock
 
-    async def _by_spark(
-        self, statement: SelectStatement, spark: SparkSelects, budget: Budget
-    ) -> tuple[Rows, Clock] | None:
-        select = await self._plans.unless_long(statement.sql, lambda state: self._plans.verbatim(statement, state))
+    async def _by_spark(self, sent: SentSelect, spark: SparkSelects, budget: Budget) -> tuple[Rows, Clock] | None:
+        select = await self._plans.verbatim(sent)
         return await spark.answer(self._deployment, select.ad_hoc.definition(), select.plan, budget)
 
-    async def _counted(self, select: PreparedSelect, statement: SelectStatement) -> tuple[Shape, Variant]:
+    async def _counted(self, select: PreparedSelect, sent: SentSelect) -> tuple[Shape, Variant]:
         ad_hoc = select.ad_hoc
-        text = await self._shape(ad_hoc, statement)
+        text = await self._shape(ad_hoc, sent)
         return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
 
-    async def _shape(self, ad_hoc: AdHoc, statement: SelectStatement) -> str:
+    async def _shape(self, ad_hoc: AdHoc, sent: SentSelect) -> str:
         text = self._texts.get(ad_hoc.name)
         if text is None:
-            written = await self._plans.unless_long(statement.sql, lambda _: shape_text(ad_hoc.view_sql))
+            written = await self._plans.unless_long(sent.sql, lambda _: shape_text(ad_hoc.view_sql))
             text = self._texts[ad_hoc.name] = listed_text(written)
             if len(self._texts) > TEXTS:
                 del self._texts[next(iter(self._texts))]
@@ -201,17 +219,12 @@ class Selects:
     async def _keep_all(self, shape: Shape, sql: str) -> None:
         """Make an automatic view that answers the shape whatever its constants are."""
         shape.refused = "its constants cannot all be parameters"
-        found = self.known_shapes.general(sql)
-        if found is None:
-            return
         try:
-            state = self._deployment.state
-            statement = self._plans.read(found, state.catalog)
-            if statement is None:
-                return
-            select = self._plans.prepared(statement, state)
+            select = await self._plans.whole(sql)
         except HeadraceError as error:
             shape.refused = error.message
+            return
+        if select is None:
             return
         planned, ad_hoc = select.planned, select.ad_hoc
         if not ad_hoc.reusable or (planned.finish is not None and not planned.reader.key):
@@ -224,7 +237,7 @@ class Selects:
             shape.waits_until = self.shapes.askings + TRY_AGAIN
         if variant.view is not None:
             shape.variants[ad_hoc.name] = variant
-            self.known_shapes.keep(sql, ad_hoc.name)
+            self.known_shapes.keep(sql, ad_hoc.name, select)
 
     def queries(self) -> list[QueryInfo]:
         """The shapes that were asked, those that took longest first."""

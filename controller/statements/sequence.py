@@ -13,11 +13,11 @@ from typing import Any, assert_never
 
 from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
-from controller.statements.planning import StatementPort
+from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.selects import Selects
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT
 from domains.engine.clock import latest
-from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, SqlError
+from domains.errors import Cancelled, HeadraceError, NotFound
 from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
@@ -128,12 +128,10 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
         with self.running.entered(sql):
-            known = None if params else self._selects.known_shapes.recognised(sql, self.texts.most_items)
-            if known is not None:
-                try:
-                    return await self._performed(*known, token)
-                except (SqlError, BadRequest, NotFound):
-                    pass  # The full way says what is wrong with the text as it was sent.
+            found = None if params else await self._selects.recognised(sql, token or {})
+            if found is not None:
+                result, read = found
+                return [result], _moved(latest((token or {}, read)), token)
             return await self._performed(sql, params, token)
 
     async def _performed(
@@ -164,7 +162,7 @@ class Statements:
                 else:
                     given = params[at : at + counts[number]]
                     at += counts[number]
-                    one = partial(self._one, statements[number], given, clock)
+                    one = partial(self._one, statements[number], given, clock, sql if len(statements) == 1 else "")
                     results.append(await self._deployment.made_anew(one))
             except HeadraceError as error:
                 _say_which(error, number, max(1, len(together)), len(statements))
@@ -188,8 +186,11 @@ class Statements:
             raise SchemaChanged(operation.table)
         return await self._write(WriteStatement(operation), clock)
 
-    async def _one(self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock) -> StatementResult:
-        """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
+    async def _one(
+        self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, whole: str
+    ) -> StatementResult:
+        """One statement that is no definition; a write moves ``clock`` on, and reads wait for it. ``whole`` is the text
+        that was sent, where it is this statement alone."""
         sql = prepared.parsed.sql
         if prepared.is_write and not params and self.texts.is_long(sql) and "select" not in sql.lower():
             alone = await self._alone(sql, clock)
@@ -205,10 +206,13 @@ class Statements:
                 written = resolve(statement, answers)
                 table = written.operation.table.lower()
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
-                    return await self._one(prepared, params, clock)  # The table was altered while the SELECT was read.
+                    # The table was altered while the SELECT was read.
+                    return await self._one(prepared, params, clock, whole)
                 return await self._write(written, clock)
             case SelectStatement():
-                result, read = await self._selects.answer(statement, clock)
+                is_learnt = bool(whole) and statement.query is prepared.parsed.expression
+                sent = SentSelect(whole or statement.sql, statement, is_learnt)
+                result, read = await self._selects.answer(sent, clock)
                 clock.update(latest((clock, read)))
                 return result
             case ConstantSelect(columns=columns, rows=rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from migrations.parse.reading import parse_select
 from migrations.statements.adhoc.recognising import KnownShapes, rewritten, scanned
 from migrations.statements.adhoc.shapes_of_selects import comparands
+from migrations.statements.constants import Argument
 
 MANY = 1_000
 
@@ -73,41 +75,68 @@ def test_what_is_unusual_is_not_looked_at(sql: str) -> None:
     assert scanned(sql) is None
 
 
+def learnt(known: KnownShapes[str], sql: str, turned: Sequence[str], values: Sequence[Argument], plan: str) -> None:
+    """``turned``: the constants as they are written, those of a list parted by blanks."""
+    starts = [tuple(map(sql.index, each.split(" "))) for each in turned]
+    known.learn(sql, starts, lambda: starts, values, plan)
+
+
 def test_what_was_learnt_holds_for_the_next() -> None:
-    known = KnownShapes()
+    known: KnownShapes[str] = KnownShapes()
     first = "SELECT a, 5 FROM t WHERE id = 7 AND n > 3 AND b IN ('x', 'y') LIMIT 2"
     assert known.recognised(first, MANY) is None
-    turned = [(first.index("7"),), (first.index("'x'"), first.index("'y'"))]
-    assert known.unlearnt(first, turned) == (
-        "SELECT a, 5 FROM t WHERE id = ? AND n > 3 AND b IN (?) LIMIT 2",
-        [7, ("x", "y")],
-    )
-    known.learn(first, turned, turned)
-    assert known.unlearnt(first, turned) is None
-    second = "/* q2 */SELECT a, 6 FROM t WHERE id = 8 AND n > 4 AND b IN ('z') LIMIT 1"
-    assert scanned(second) is not None
-    assert known.recognised(second, MANY) is None, "its comment stands where the first has nothing"
-    third = "SELECT a, 6 FROM t WHERE id = 8 AND n > 4 AND b IN ('z','u','v') LIMIT 1"
-    assert known.recognised(third, MANY) == (
-        "SELECT a, 6 FROM t WHERE id = ? AND n > 4 AND b IN (?) LIMIT 1",
-        [8, ("z", "u", "v")],
-    )
-    assert known.recognised(third, 2) is None, "a list is longer than it may be"
+    learnt(known, first, ["7", "'x' 'y'"], [7, ("x", "y")], "plan")
+    assert known.recognised(first, MANY) == ("plan", [7, ("x", "y")])
+    second = "/* q2 */SELECT a, 5 FROM t WHERE id = 8 AND n > 3 AND b IN ('z','u','v') LIMIT 2 -- end"
+    assert known.recognised(second, MANY) == ("plan", [8, ("z", "u", "v")])
+    assert known.recognised(second, 2) is None, "a list is longer than it may be"
 
 
-def test_a_shape_that_comes_once_is_not_worth_learning() -> None:
-    known = KnownShapes()
-    assert not known.meets("SELECT a FROM t WHERE id = 7")
-    assert not known.meets("SELECT a FROM t WHERE id = 'x'")
-    assert known.meets("SELECT a FROM t WHERE id = 8")
-    assert not known.meets("SELECT a FROM t WHERE id = ?"), "it is not looked at"
+@pytest.mark.parametrize(
+    "other",
+    [
+        "SELECT a, 6 FROM t WHERE id = 7 AND n > 3.50",
+        "SELECT a, 5 FROM t WHERE id = 7 AND n > 3.5",
+        "SELECT a, 05 FROM t WHERE id = 7 AND n > 3.50",
+    ],
+)
+def test_other_constants_are_known_letter_by_letter(other: str) -> None:
+    """The type of 3.50 is another than that of 3.5, and so may the answer's be."""
+    known: KnownShapes[str] = KnownShapes()
+    learnt(known, "SELECT a, 5 FROM t WHERE id = 7 AND n > 3.50", ["7"], [7], "plan")
+    assert known.recognised(other, MANY) is None
+    learnt(known, other, ["7"], [7], "another")
+    assert known.recognised(other, MANY) == ("another", [7])
 
 
-def test_what_would_be_another_view_takes_the_full_way() -> None:
-    known, sql = KnownShapes(), "SELECT a FROM t WHERE id = 7"
-    known.learn(sql, (), ())
+def test_nothing_is_learnt_where_the_tokens_say_something_else() -> None:
+    known: KnownShapes[str] = KnownShapes()
+    sql = "SELECT a FROM t WHERE id = -7 AND n = 8"
+    known.learn(sql, [(sql.index("8"),)], list, [-7, 8], "plan")
+    known.learn(sql, [(0,), (sql.index("8"),)], list, [7, 8], "plan")
+    known.learn(sql, [(sql.index("8"),)], list, [9], "plan")
     assert known.recognised(sql, MANY) is None
-    assert known.unlearnt(sql, [(26,)]) is None
+
+
+def test_a_constant_that_does_not_fit_its_column_teaches_nothing_of_the_others() -> None:
+    known: KnownShapes[str] = KnownShapes()
+    fits, other = "SELECT a FROM t WHERE b = '2024-01-01'", "SELECT a FROM t WHERE b = 'x'"
+    learnt(known, other, [], [], "verbatim")
+    assert known.recognised(fits, MANY) is None
+    learnt(known, fits, ["'2024-01-01'"], ["2024-01-01"], "plan")
+    learnt(known, other, [], [], "verbatim")
+    assert known.recognised("SELECT a FROM t WHERE b = '2024-01-02'", MANY) == ("plan", ["2024-01-02"])
+
+
+def test_what_is_remembered_is_bounded_by_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrations.statements.adhoc.recognising.CHARACTERS", 100)
+    known: KnownShapes[str] = KnownShapes()
+    texts = [f"SELECT a, a AS {name} FROM t WHERE id = 7" for name in "bcdefg"]
+    for sql in texts:
+        learnt(known, sql, ["7"], [7], sql)
+    assert [known.recognised(sql, MANY) is not None for sql in texts] == [False] * 4 + [True] * 2
+    known.forget_plans()
+    assert known.recognised(texts[-1], MANY) is None
 
 
 def test_comments_are_left_out() -> None:
@@ -120,17 +149,23 @@ def test_comments_are_left_out() -> None:
 
 
 def test_a_view_for_a_whole_shape_has_all_that_could_be_parameters() -> None:
-    known, sql = KnownShapes(), "SELECT a FROM t WHERE id = 7 AND n > 3"
+    known: KnownShapes[str] = KnownShapes()
+    sql = "SELECT a, 1 FROM t WHERE id = 7 AND n > 3"
     id, n = (sql.index("7"),), (sql.index("3"),)
-    known.learn(sql, [id], [id, n])
-    text, values = known.recognised("SELECT a FROM t WHERE id = 8 AND n > 4", MANY) or ("", [])
-    assert (text, values) == ("SELECT a FROM t WHERE id = ? AND n > 4", [8])
-    assert known.general(text) == ("SELECT a FROM t WHERE id = ? AND n > ?", [8, 4])
-    known.keep(text, "adhoc_1")
-    other = "SELECT a FROM t WHERE id = 9 AND n > 5"
-    assert known.recognised(other, MANY) == ("SELECT a FROM t WHERE id = ? AND n > ?", [9, 5])
+    known.learn(sql, [id], lambda: [id, n], [7], "plan")
+    assert known.general(sql) == ("SELECT a, 1 FROM t WHERE id = ? AND n > ?", [7, 3])
+    assert not known.waits_for_plan(sql)
+    known.keep(sql, "adhoc_1", "whole")
+    other = "SELECT a, 1 FROM t WHERE id = 9 AND n > 5"
+    assert known.recognised(other, MANY) == ("whole", [9, 5])
+    assert known.recognised(other.replace("1", "2"), MANY) is None
+    known.forget_plans()
+    assert known.recognised(other, MANY) is None
+    assert known.waits_for_plan(other)
+    known.keep(other, "adhoc_1", "whole")
     known.forget("adhoc_1")
-    assert known.recognised(other, MANY) == ("SELECT a FROM t WHERE id = ? AND n > 5", [9])
+    assert known.recognised(other, MANY) is None
+    assert not known.waits_for_plan(other)
 
 
 def test_comparands_are_those_of_conditions_outside_of_subqueries() -> None:

@@ -3,30 +3,34 @@
 ::
 
     SELECT name FROM items WHERE kind = 7 AND n > 3      the first: the full way, which tells that 7 became a parameter
-      ──► kind = ‹int› AND n > ‹int›: of its constants the first one is a parameter
-    SELECT name FROM items WHERE kind = 9 AND n > 3      the next: these tokens are known
-      ──► SELECT name FROM items WHERE kind = ? AND n > 3, [9]
+      ──► kind = ‹int› AND n > ‹int›: of its constants the first one is a parameter; with "3" there is a plan
+    SELECT name FROM items WHERE kind = 9 AND n > 3      the next: these tokens are known, and so is the other constant
+      ──► the plan, [9]
 
-What comes out is a text with the user's own ``?``, which means the same as the constants do there: a comparison of a
-column under the WHERE's own ANDs (``shapes_of_selects.py``). It is prepared as any text, so what is remembered of it is
-known by all other constants, which stay in it. A text with anything unusual (a backslash or a doubled quote in a text,
-a hint, a parameter, several statements) is not looked at.
+A constant is a parameter where the full way made it one: in a comparison of a column under the WHERE's own ANDs
+(``shapes_of_selects.py``). All others belong to what a plan is known by, letter by letter: ``1.0`` and ``1.00`` are
+not of one type. A text with anything unusual (a backslash or a doubled quote in a text, a hint, a parameter, several
+statements) is not looked at.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Generic, TypeVar
 
 from domains.language.types import Value
+from migrations.statements.constants import Argument
 
 Starts = tuple[int, ...]
 """Where a constant starts in its text, or those of an IN list."""
 
 SHAPES = 2_000
-"""That are remembered, the latest learnt ones: some kB each."""
+"""That are remembered, the latest learnt ones, and plans of them: some kB each."""
+CHARACTERS = 200_000
+"""Of the tokens of shapes, and of plans: one takes some hundred bytes for each."""
 MOST_DIGITS = 18
 """Of a number: a longer one may have no column that it fits."""
 
@@ -55,7 +59,7 @@ class ConstantGroup:
     is_list: bool
 
     @property
-    def argument(self) -> Value | tuple[Value, ...]:
+    def argument(self) -> Argument:
         return self.values if self.is_list else self.values[0]
 
 
@@ -72,7 +76,8 @@ def scanned(sql: str) -> tuple[str, list[ConstantGroup]] | None:
             return None
         kind, text, start, at = found.lastgroup, found[0], at, found.end()
         if kind == "blank":
-            parts.append(" ")
+            if parts and at < size:
+                parts.append(" ")
             continue
         if kind == "text" or kind == "number":
             mark, value = _constant(kind, text)
@@ -136,8 +141,10 @@ def _without_comments(part: str) -> str:
     return "".join(" " if each.lastgroup == "blank" else each[0] for each in _TOKEN.finditer(part))
 
 
-Recognised = tuple[str, list[Value | tuple[Value, ...]]]
+Recognised = tuple[str, list[Argument]]
 """A text with parameters, and their values."""
+
+Plan = TypeVar("Plan")
 
 
 @dataclass(slots=True)
@@ -145,90 +152,138 @@ class KnownShape:
     """By the places of its constants."""
 
     turned: tuple[int, ...]
-    """Those that become parameters by themselves; none: it takes the full way."""
+    """Those that become parameters by themselves, in the order of the parameters."""
     general: tuple[int, ...]
     """All that could be parameters of one view for the whole shape."""
-    view: str | None = None
-    """That view, where it is kept."""
 
 
-class KnownShapes:
-    """What was learnt of texts that took the full way."""
+@dataclass(slots=True)
+class WholeShape(Generic[Plan]):
+    """A view that is kept for all texts of a shape with the same other constants than the general ones."""
+
+    view: str
+    plan: Plan | None
+    """None: it was forgotten."""
+
+
+Known = tuple[str, tuple[str, ...]]
+"""The tokens of a text, and the constants that are no parameters."""
+
+
+class KnownShapes(Generic[Plan]):
+    """What was learnt of texts that took the full way. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._shapes: dict[str, KnownShape] = {}
         """By their tokens."""
-        self._sent: dict[str, str] = {}
-        """By a text that came out, the latest one of which it did."""
-        self._met: dict[str, None] = {}
-        """Tokens of texts that came once."""
+        self._plans: dict[Known, Plan] = {}
+        self._whole: dict[Known, WholeShape[Plan]] = {}
+        self._characters = [0, 0]
+        """Of the tokens of shapes, and of plans."""
 
-    def recognised(self, sql: str, most_items: int) -> Recognised | None:
-        """The text with parameters that means the same; None where it is not known, or a list has more items than may
-        be."""
+    def recognised(self, sql: str, most_items: int) -> tuple[Plan, list[Argument]] | None:
+        """The plan of the text, and the values of its parameters; None where it is not known, or a list has more items
+        than may be."""
         found = scanned(sql)
         shape = None if found is None else self._shapes.get(found[0])
         if found is None or shape is None:
             return None
-        numbers = shape.turned if shape.view is None else shape.general
-        if not numbers or max(len(group.values) for group in found[1]) > most_items:
+        tokens, groups = found
+        if groups and max(len(group.values) for group in groups) > most_items:
             return None
-        text, values = _with_parameters(sql, found[1], numbers)
-        self._sent[text] = sql
-        if len(self._sent) > SHAPES:
-            del self._sent[next(iter(self._sent))]
-        return text, values
+        whole = self._whole.get((tokens, _rest(sql, groups, shape.general))) if self._whole else None
+        if whole is not None and whole.plan is not None:
+            return whole.plan, _values(groups, shape.general)
+        plan = self._plans.get((tokens, _rest(sql, groups, shape.turned)))
+        return None if plan is None else (plan, _values(groups, shape.turned))
 
-    def meets(self, sql: str) -> bool:
-        """Whether the text is not the first of its shape: learning it costs as much as planning it."""
+    def learn(
+        self,
+        sql: str,
+        turned: Sequence[Starts],
+        general: Callable[[], Sequence[Starts]],
+        arguments: Sequence[Argument],
+        plan: Plan,
+    ) -> None:
+        """The plan of a text holds for all that differ from it in the constants that are ``turned``, which are its
+        ``arguments``; see ``comparands`` for ``general``. Nothing is learnt where the tokens say something else."""
         found = scanned(sql)
-        if found is None or found[0] in self._met:
-            return found is not None
-        self._met[found[0]] = None
-        if len(self._met) > SHAPES:
-            del self._met[next(iter(self._met))]
-        return False
+        if found is None:
+            return
+        tokens, groups = found
+        places = {group.starts: number for number, group in enumerate(groups)}
+        numbers = tuple(places[starts] for starts in turned if starts in places)
+        if len(numbers) < len(turned) or [_distinct(each) for each in _values(groups, numbers)] != list(arguments):
+            return
+        known = self._shapes.get(tokens)
+        if known is None or len(known.turned) < len(numbers):
+            self._forget_shape(tokens)
+            self._shapes[tokens] = KnownShape(numbers, _numbers(groups, general()))
+            self._characters[0] += len(tokens)
+        elif known.turned != numbers:
+            return  # A constant of this text was none of its column's type.
+        self._plans[tokens, _rest(sql, groups, numbers)] = plan
+        self._characters[1] += len(tokens)
+        while len(self._shapes) > SHAPES or self._characters[0] > CHARACTERS:
+            self._forget_shape(next(iter(self._shapes)))
+        while len(self._plans) > SHAPES or self._characters[1] > CHARACTERS:
+            self._characters[1] -= len(next(iter(self._plans))[0])
+            del self._plans[next(iter(self._plans))]
 
-    def unlearnt(self, sql: str, turned: Sequence[Starts]) -> Recognised | None:
-        """The first text of a shape as it will be recognised, for whoever compares what comes of it; None where that
-        was done before, or there is nothing to learn. ``turned``: the constants that became parameters."""
-        found = scanned(sql)
-        if found is None or found[0] in self._shapes:
-            return None
-        return _with_parameters(sql, found[1], _numbers(found[1], turned))
+    def _forget_shape(self, tokens: str) -> None:
+        if self._shapes.pop(tokens, None) is not None:
+            self._characters[0] -= len(tokens)
 
-    def learn(self, sql: str, turned: Sequence[Starts], general: Sequence[Starts]) -> None:
-        """``general``: see ``comparands``."""
-        found = scanned(sql)
-        assert found is not None, "it was looked at before"
-        key, groups = found
-        self._shapes[key] = KnownShape(_numbers(groups, turned), _numbers(groups, general))
-        if len(self._shapes) > SHAPES:
-            del self._shapes[next(iter(self._shapes))]
+    def forget_plans(self) -> None:
+        """The schema is another."""
+        self._plans.clear()
+        self._characters[1] = 0
+        for whole in list(self._whole.values()):
+            whole.plan = None
 
     # --- one view for all of a shape ----------------------------------------------------------------------------
 
-    def general(self, text: str) -> Recognised | None:
-        """A text, as it was sent or came out of here, with all parameters that its shape could have; None where these
-        are those that it has."""
-        sql = self._sent.get(text, text)
+    def general(self, sql: str) -> Recognised | None:
+        """The text with all parameters that its shape could have; None where these are those that it has."""
         found = scanned(sql)
         shape = None if found is None else self._shapes.get(found[0])
         if found is None or shape is None or set(shape.general) <= set(shape.turned):
             return None
         return _with_parameters(sql, found[1], shape.general)
 
-    def keep(self, text: str, view: str) -> None:
+    def waits_for_plan(self, sql: str) -> bool:
+        """Whether there is a view for all of its shape, whose plan was forgotten."""
+        known = self._known_whole(sql)
+        whole = None if known is None else self._whole.get(known)
+        return whole is not None and whole.plan is None
+
+    def keep(self, sql: str, view: str, plan: Plan) -> None:
         """The shape of this text has a view for all of it from now on."""
-        found = scanned(self._sent.get(text, text))
+        known = self._known_whole(sql)
+        if known is not None:
+            self._whole[known] = WholeShape(view, plan)
+
+    def _known_whole(self, sql: str) -> Known | None:
+        found = scanned(sql)
         shape = None if found is None else self._shapes.get(found[0])
-        if shape is not None:
-            shape.view = view
+        return None if found is None or shape is None else (found[0], _rest(sql, found[1], shape.general))
 
     def forget(self, view: str) -> None:
-        for shape in self._shapes.values():
-            if shape.view == view:
-                shape.view = None
+        for known in [each for each, whole in self._whole.items() if whole.view == view]:
+            del self._whole[known]
+
+
+def _values(groups: Sequence[ConstantGroup], numbers: Sequence[int]) -> list[Argument]:
+    return [groups[number].argument for number in numbers]
+
+
+def _rest(sql: str, groups: Sequence[ConstantGroup], numbers: Sequence[int]) -> tuple[str, ...]:
+    """The constants that stand for themselves, as they are written."""
+    return tuple([sql[group.start : group.end] for number, group in enumerate(groups) if number not in numbers])
+
+
+def _distinct(argument: Argument) -> Argument:
+    return tuple(dict.fromkeys(argument)) if isinstance(argument, tuple) else argument
 
 
 def _numbers(groups: Sequence[ConstantGroup], wanted: Sequence[Starts]) -> tuple[int, ...]:

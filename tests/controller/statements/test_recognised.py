@@ -44,6 +44,10 @@ SELECTS = [
     "WITH x AS (SELECT id FROM items WHERE kind = {k}) SELECT COUNT(*) FROM x WHERE id > {i}",
     "SELECT ROUND(price, {s}) FROM items WHERE kind = {k}",
     "SELECT COUNT(*) FROM items WHERE kind = {k} HAVING COUNT(*) > {s}",
+    "SELECT {d} AS d, {d} * n FROM items WHERE kind = {k}",
+    "SELECT id FROM items WHERE at = '{t}' OR at = '2024-01-0{s}'",
+    "SELECT id FROM items WHERE at = '2024-01-0{s}'",
+    "SELECT name FROM items WHERE id IN ({i}, {i}) ORDER BY name LIMIT {s};",
 ]
 
 
@@ -93,7 +97,7 @@ async def test_what_is_recognised_is_answered_as_by_the_full_way(
             new = f"({1000 + number}, {number}, 3, 'name1', '2024-01-03 00:00:00', 7.00)"
             for one in (deployment, full):
                 await one.execute(f"INSERT INTO items VALUES {new}; DELETE FROM notes WHERE id = {number}")
-        assert recognised > ROUNDS * len(SELECTS) / 3
+        assert recognised > ROUNDS * len(SELECTS) / 5
         if mode is AdHocMode.KEEP:
             assert any("n > ?" in each.create_view and each.view for each in deployment.queries()), "of a whole shape"
     finally:
@@ -105,8 +109,7 @@ async def test_an_error_is_that_of_the_text_as_it_was_sent(tmp_path: Path) -> No
     deployment = await LocalDeployment.open(tmp_path)
     try:
         await deployment.execute(SCHEMA)
-        for number in (6, 7):
-            await deployment.execute(f"SELECT name FROM items WHERE id = {number}")
+        await deployment.execute("SELECT name FROM items WHERE id = 7")
         assert deployment.selects.known_shapes.recognised("SELECT name FROM items WHERE id = 8", 100) is not None
         await deployment.execute("ALTER TABLE items DROP COLUMN name")
         with pytest.raises(HeadraceError) as known:
