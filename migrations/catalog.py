@@ -60,6 +60,9 @@ class Catalog:
     dropped: Mapping[str, int] = field(default_factory=_none_dropped)
     """Number of dropped tables by lower-case name: the generation of the next table of this name."""
 
+    def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
+        return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped))
+
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""
         return replace(self, tables=MappingProxyType({**self.tables, schema.name.lower(): schema}))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from time import monotonic, perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
@@ -15,22 +15,25 @@ from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
-from controller.statements.texts import Texts
+from controller.statements.texts import VERY_LONG, Texts
+from domains.engine.evaluation import EvaluationPlan
 from domains.errors import AlreadyExists, BadRequest, HeadraceError, NotFound, SqlError, Unsupported
 from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.packets import Clock
-from migrations.flow.evaluation_plan import explained, plan_evaluation
-from migrations.flow.explain import explain
+from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation
 from migrations.flow.plan import State, one_domain, plan_readers
+from migrations.flow.planned_alone import PlannedAlone, explained_as_view
 from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
+from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import (
     AdHoc,
     shape_text,
 )
-from migrations.statements.statement import SelectStatement
+from migrations.statements.constants import Argument
+from migrations.statements.statement import ConstantSelect, SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.pool import Budget
 
@@ -42,6 +45,7 @@ TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
 TRY_AGAIN = 100
 """SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
+NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 LISTED_CHARACTERS = 4_000
 """Of a statement that is listed: there may be 10,000 of them."""
 
@@ -113,12 +117,33 @@ class Selects:
 
         def told(state: State) -> str:
             _, ordered = plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
-            after, _ = plan_readers(state, [select.ad_hoc.definition()], one_domain)
-            plan = explain(after.flow, after.flow.readers[select.ad_hoc.name])
-            lines = f"answered over the base tables; {why}", explained(ordered), "a view of it would be", plan
-            return "\n".join(lines)
+            return explained_as_view(state, select.ad_hoc.definition(), ordered)
 
-        return await self._plans.unless_long(statement.sql, told)
+        return f"answered over the base tables; {why}\n{await self._plans.unless_long(statement.sql, told)}"
+
+    async def answer_alone(
+        self, sql: str, params: Sequence[Any], token: Clock
+    ) -> tuple[StatementResult, Clock] | str | None:
+        """That of a very long text, or what EXPLAIN says of it. None where it is no SELECT."""
+        state, now = self._deployment.state, self._deployment.now()
+        made = await self.texts.planned(sql, params, state, now)
+        if made is None or isinstance(made, ConstantSelect):
+            return None if made is None else (constants(made), {})
+        if may_be_reordered(made.plan) or made.told:
+            statistics = await self._deployment.statistics(made.plan.tables)
+            ordered = await self.texts.planned(sql, params, state, now, statistics)
+            assert isinstance(ordered, PlannedAlone)
+            made = ordered
+        if made.told:
+            return f"answered over the base tables; not kept: {NOT_KEPT}\n{made.told}"
+        if self.shapes.mode is AdHocMode.OFF:
+            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint="CREATE EXT VIEW it, and read that")
+        shape, variant = self.shapes.asked(listed_text(made.shape), made.name, sql[:LISTED_CHARACTERS], reusable=False)
+        variant.refused = NOT_KEPT
+        columns, rows, clock = await self._asked(
+            made.name, made.planned, made.plan, made.arguments, (shape, variant), token, None
+        )
+        return StatementResult(columns, tuple(rows)), clock
 
     async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
@@ -148,22 +173,35 @@ class Selects:
     async def _evaluated(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         evaluated = await self._plans.evaluated(sent, select)
         planned, plan = await self._plans.in_order(evaluated)
-        binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
-        bound = binding.from_arguments(evaluated.arguments)
         shape, variant = await self._counted(select, sent)
-        began = perf_counter()
         spark = self.by_spark
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
-        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
-        took = perf_counter() - began
-        shape.seconds += took
-        variant.seconds += took
-        shape.rows += len(rows)
+        asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
+        answer = await self._asked(*asked, (shape, variant), token, elsewhere)
         if self.shapes.keeps and not self._keeping:
             if shape.pays and shape.waits_until <= self.shapes.askings:
                 self._begin(self._keep_all(shape, sent.sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
+        return answer
+
+    async def _asked(
+        self,
+        name: str,
+        planned: PlannedView,
+        plan: EvaluationPlan,
+        arguments: Sequence[Argument],
+        counted: tuple[Shape, Variant],
+        token: Clock,
+        elsewhere: Elsewhere | None,
+    ) -> Answered:
+        bound = Binding(name, planned.reader, planned.parameters, planned.finish).from_arguments(arguments)
+        began = perf_counter()
+        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
+        took = perf_counter() - began
+        for each in counted:
+            each.seconds += took
+        counted[0].rows += len(rows)
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
             finish = partial(_finished, bound, planned.finish, rows)
             rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()
@@ -293,6 +331,10 @@ class Selects:
         for task in list(self._keeping):
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
+
+
+def constants(select: ConstantSelect) -> StatementResult:
+    return StatementResult(select.columns, tuple(tuple(map(json_value, row)) for row in select.rows))
 
 
 def _is_partial(ad_hoc: AdHoc, state: State) -> bool:

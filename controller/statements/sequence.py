@@ -14,11 +14,10 @@ from typing import Any, assert_never
 from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.statements.planning import SentSelect, StatementPort
-from controller.statements.selects import Selects
-from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT
+from controller.statements.selects import Selects, constants
+from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
 from domains.errors import Cancelled, HeadraceError, NotFound
-from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
 from domains.plan.packets import Clock
@@ -139,9 +138,11 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         if self.texts.is_long(sql):
             clock = dict(token or {})
-            written = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
-            if written is not None:
-                return [written], _moved(clock, token)
+            done = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
+            if done is None and len(sql) > VERY_LONG:
+                done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock))
+            if done is not None:
+                return [done], _moved(clock, token)
         statements = await self.texts.statements(sql)
         counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
@@ -186,6 +187,18 @@ class Statements:
             raise SchemaChanged(operation.table)
         return await self._write(WriteStatement(operation), clock)
 
+    async def _select_alone(self, sql: str, params: Sequence[Any], clock: Clock) -> StatementResult | None:
+        """A very long text that is a single SELECT, or EXPLAIN of one. None: it is something else."""
+        done = await self._selects.answer_alone(sql, params, clock)
+        match done:
+            case None:
+                return None
+            case str(told):
+                return _texts("plan", told.split("\n"))
+            case (result, read):
+                clock.update(latest((clock, read)))
+                return result
+
     async def _one(
         self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, whole: str
     ) -> StatementResult:
@@ -215,8 +228,8 @@ class Statements:
                 result, read = await self._selects.answer(sent, clock)
                 clock.update(latest((clock, read)))
                 return result
-            case ConstantSelect(columns=columns, rows=rows):
-                return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
+            case ConstantSelect():
+                return constants(statement)
             case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist():
                 return self._show(statement)
             case Kill(number=number):

@@ -5,6 +5,7 @@
     known? ──► as it was read before
     short ───► measured and parsed here
     long ────► measured in a process beside ──► one write without parameters: bound there too, its rows come in parts
+                                          ├──► one very long SELECT: planned there too
                                           └──► anything else: parsed in a thread, which takes turns with the loop
 
 Without a process (an embedded deployment that no application stands in front of, a simulation) all is read here.
@@ -13,23 +14,30 @@ Without a process (an embedded deployment that no application stands in front of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
 from domains.language.types import Row, TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.packets import Insert, Operation
+from migrations.flow.plan import State
+from migrations.flow.planned_alone import PlannedAlone, plan_alone
 from migrations.parse.measure import SqlLimits, check_length, measure
 from migrations.statements.alone import read_alone
 from migrations.statements.prepared import PreparedStatement, PreparedTexts, prepared_of
+from migrations.statements.statement import ConstantSelect
 from worker.service.child_pool import ChildPool
 
 Found = TypeVar("Found")
 
 SHORT_TEXT = 1_000
 """Characters. The parser takes some 5 µs for each where a text is all numbers and commas, and 4 for a usual query."""
+VERY_LONG = 10_000
+"""Characters, from which on a SELECT is planned in a process beside: its trees take some kB for each item."""
 FEW_PARAMETERS = 2_000
 """Values that are bound on the loop: a millisecond or two."""
 
@@ -42,6 +50,7 @@ class Texts:
         self._limits: SqlLimits | None = None
         self._beside: ChildPool | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._pickled: tuple[State | None, bytes] = None, b""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         """From now on."""
@@ -94,6 +103,19 @@ class Texts:
         if few or self._beside is None:
             return list(chain.from_iterable(function(*arguments)))
         return [each async for part in self._beside.run(function, *arguments) for each in part]
+
+    async def planned(
+        self, sql: str, params: Sequence[Any], state: State, now: str, statistics: Statistics | None = None
+    ) -> PlannedAlone | ConstantSelect | None:
+        """What a very long text is evaluated by, where it is a SELECT, or EXPLAIN of one; None: something else.
+
+        :raises HeadraceError: what is wrong with it.
+        """
+        assert self._beside is not None
+        if self._pickled[0] is not state:
+            self._pickled = state, await self.aside(lambda: pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
+        made = self._beside.run(plan_alone, sql, params, self._pickled[1], now, statistics)
+        return next(iter([each async for each in made]), None)
 
     async def write_of(
         self, sql: str, tables: Mapping[str, TableSchema] | None, shards: int, now: str

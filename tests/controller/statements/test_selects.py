@@ -17,7 +17,8 @@ from controller.embedded.local import LocalDeployment
 from controller.embedded.local_hosts import LocalHosts
 from controller.statements import planning, selects, shapes
 from controller.statements.shapes import AdHocMode
-from domains.errors import Cancelled, LimitExceeded, NotFound, ReadTimeout, Unsupported
+from controller.statements.texts import SHORT_TEXT, VERY_LONG
+from domains.errors import BadRequest, Cancelled, LimitExceeded, NotFound, ReadTimeout, UnknownName, Unsupported
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.catalog import ViewDefinition
@@ -566,8 +567,9 @@ async def test_a_long_select_is_planned_off_the_event_loop(
         on(selects, name)
     beside = ChildPool()
     deployment.read_within(SqlLimits(), beside)
-    numbers = ", ".join(map(str, range(1_000, 4_000)))
+    numbers = ", ".join(map(str, range(1_000, 1_900)))
     sql = f"SELECT {', '.join(f'amount + {each} AS c{each}' for each in range(100))} FROM accounts WHERE "
+    assert SHORT_TEXT < len(sql + numbers) < VERY_LONG - 100
     try:
         assert await rows(deployment, sql + f"id IN (7, {numbers})") == [tuple(range(7, 107))]
         await rows(deployment, "EXPLAIN " + sql + f"id IN (8, {numbers})")
@@ -578,6 +580,45 @@ async def test_a_long_select_is_planned_off_the_event_loop(
         assert {name.partition("_")[0] for name in threads} == {"MainThread"}
         listed = [query.query for query in deployment.selects.queries()]
         assert max(map(len, listed)) < 2 * shapes.SHAPE_CHARACTERS, "a long text is known by its beginning and a digest"
+    finally:
+        await beside.close()
+
+
+async def test_a_very_long_select_is_planned_in_a_process_beside(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = ChildPool()
+    deployment.read_within(SqlLimits(), beside)
+    for name in ("plan_evaluation", "parameterise"):
+        monkeypatch.delattr(planning, name)
+    numbers = ", ".join(map(str, range(1_000, 4_000)))
+    where = f"WHERE a.id IN (?, {numbers}) AND a.owner = o.id"
+    sql = f"SELECT name, amount FROM accounts a JOIN owners o {where}"
+    assert len(sql) > VERY_LONG
+
+    async def asked(text: str, *params: Any) -> list[tuple[Any, ...]]:
+        (result,), token = await deployment.execute(text, params)
+        assert bool(token) == text.startswith("SELECT name")
+        return list(result.rows)
+
+    try:
+        assert await asked(sql, 8) == [("owner 8", 8)]
+        assert await asked(sql, 599) == [("owner 19", 599)]
+        told = await asked("EXPLAIN " + sql, 8)
+        assert told[0] == (f"answered over the base tables; not kept: {selects.NOT_KEPT}",)
+        assert ("a view of it would be",) in told
+        assert await asked(f"SELECT 1 IN (1, {numbers})") == [(1,)]
+        with pytest.raises(UnknownName):
+            await asked(sql.replace("owners", "nobody"), 8)
+        with pytest.raises(BadRequest, match="1 parameter"):
+            await asked(sql)
+        await deployment.execute("DROP TABLE owners; CREATE TABLE owners (id INT PRIMARY KEY, name TEXT, more INT)")
+        assert await asked(sql, 8) == []
+        (listed,) = [query for query in deployment.selects.queries() if "owners" in query.query]
+        assert (listed.calls, listed.view, listed.why) == (3, None, f"not kept: {selects.NOT_KEPT}")
+        deployment.selects.shapes.mode = AdHocMode.OFF
+        with pytest.raises(Unsupported, match="ad_hoc is off"):
+            await asked(sql, 8)
     finally:
         await beside.close()
 
