@@ -1,7 +1,8 @@
 """The state of an aggregate function for a group, and how a batch of deltas changes it.
 
 All are exact: a sum of doubles is kept as a whole number of 2⁻¹⁰⁷⁴ (the least double) and a decimal one without
-rounding, so that retractions cancel to the last bit and the order of updates does not show.
+rounding, so that retractions cancel to the last bit and the order of updates does not show. A variance is made of the
+exact sums Σx and Σx² and rounded once, so that the difference of two great sums loses nothing.
 
 MIN and MAX keep the extremum and how often it stands there; when a retraction takes the last copy, the group must be
 computed anew from the parent (rule 8). The functions that need every value (DISTINCT, GROUP_CONCAT) keep a multiset.
@@ -9,6 +10,7 @@ computed anew from the parent (rule 8). The functions that need every value (DIS
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -16,11 +18,14 @@ from typing import Any
 
 from domains.language.coercion import text_of
 from domains.language.encoding import encode_order
+from domains.language.functions.numeric import MASK
 from domains.language.types import Delta, Kind, Value
 from domains.plan.graph import AggregateCall, AggregateFunction
 
 EXACT = Context(prec=120)
 """Digits enough for sums of DECIMAL(65, 30) values with any weights that fit in memory."""
+_SQUARES = Context(prec=280)
+"""Digits enough for sums of their squares."""
 _LEAST_DOUBLE = 2**1074
 """One over the least positive double: every finite double is a whole multiple of it."""
 
@@ -94,8 +99,7 @@ class Sum(Accumulator):
             return total + value * weight
         if self.kind is Kind.DECIMAL:
             return EXACT.add(total, EXACT.multiply(value, Decimal(weight)))
-        numerator, denominator = value.as_integer_ratio()
-        return total + numerator * (_LEAST_DOUBLE // denominator) * weight
+        return total + _in_least_doubles(value) * weight
 
     def result(self, state: list[Any], rows: int) -> Value:
         count, total = state
@@ -120,6 +124,71 @@ def average_value(kind: Kind, total: Any, count: int, scale: int) -> Value:
         return _as_double(total, _LEAST_DOUBLE * count)
     quotient = EXACT.divide(Decimal(total), Decimal(count))
     return quotient.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+
+
+class Spread(Accumulator):
+    """``[n, Σx, Σx²]`` of what is not NULL; doubles count in 2⁻¹⁰⁷⁴ here, too.
+
+    The sum of the squared distances from the mean is Σx² − (Σx)²/n. VARIANCE divides it by n, or by n − 1 for a sample,
+    and STDDEV is the root of that.
+    """
+
+    def __init__(self, call: AggregateCall, kind: Kind) -> None:
+        super().__init__(call, kind)
+        self.is_sample = call.function in (AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP)
+        self.is_root = call.function in (AggregateFunction.STDDEV_POP, AggregateFunction.STDDEV_SAMP)
+
+    def start(self) -> list[Any]:
+        zero: Any = Decimal(0) if self.kind is Kind.DECIMAL else 0
+        return [0, zero, zero]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        column, kind = self.column, self.kind
+        count, total, squares = state
+        for row, weight in deltas:
+            value: Any = row[column]
+            if value is None:
+                continue
+            count += weight
+            if kind is Kind.DECIMAL:
+                weighed = _SQUARES.multiply(value, Decimal(weight))
+                total = _SQUARES.add(total, weighed)
+                squares = _SQUARES.add(squares, _SQUARES.multiply(value, weighed))
+                continue
+            if kind is Kind.DOUBLE:
+                value = _in_least_doubles(value)
+            total += value * weight
+            squares += value * value * weight
+        state[:] = count, total, squares
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        count, total, squares = state
+        divisor = count - 1 if self.is_sample else count
+        if divisor < 1:
+            return None
+        if self.kind is Kind.DECIMAL:
+            (total, scale), (squares, finer) = total.as_integer_ratio(), squares.as_integer_ratio()
+            above, below = squares * scale * scale * count - total * total * finer, finer * scale * scale
+        else:
+            above, below = squares * count - total * total, _LEAST_DOUBLE**2 if self.kind is Kind.DOUBLE else 1
+        below *= count * divisor
+        return _root(above, below) if self.is_root else _as_double(above, below)
+
+
+def _root(numerator: int, denominator: int) -> float | None:
+    """√(numerator / denominator), also where the quotient itself is out of a double's range."""
+    power = (numerator.bit_length() - denominator.bit_length()) // 2
+    near_one = (numerator << max(-2 * power, 0)) / (denominator << max(2 * power, 0))
+    try:
+        return math.ldexp(math.sqrt(near_one), power)
+    except OverflowError:
+        return None
+
+
+def _in_least_doubles(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * (_LEAST_DOUBLE // denominator)
 
 
 def _as_double(numerator: int, denominator: int) -> float | None:
@@ -231,6 +300,52 @@ class Multiset(Accumulator):
         return average_value(self.kind, total, len(values), self.call.type.scale)
 
 
+class Bits(Multiset):
+    """``[bit → how many values have it, how many values are not NULL]``: a value that goes takes its bits with it."""
+
+    def start(self) -> list[Any]:
+        return [{}, 0]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        bits, column = state[0], self.column
+        for row, weight in deltas:
+            value: Any = row[column]
+            if value is None:
+                continue
+            state[1] += weight
+            while value:
+                lowest = value & -value
+                self._add(bits, lowest, weight)
+                value ^= lowest
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        bits: dict[int, int] = state[0]
+        values: int = state[1]
+        if self.call.function is AggregateFunction.BIT_OR:
+            return sum(bits)
+        assert self.call.function is AggregateFunction.BIT_AND, f"{self.call.function} does not count bits"
+        return sum(bit for bit, count in bits.items() if count == values) if values else MASK
+
+
+class Parity(Accumulator):
+    """``[the bits]`` of BIT_XOR: a value that comes or goes twice leaves them as they were."""
+
+    def start(self) -> list[Any]:
+        return [0]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        for row, weight in deltas:
+            value: Any = row[self.column]
+            if value is not None and weight % 2:
+                state[0] ^= value
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        bits: int = state[0]
+        return bits
+
+
 class GroupConcat(Multiset):
     """The multiset holds ``(order values…, value)``, of which the text is made in order."""
 
@@ -248,17 +363,19 @@ class GroupConcat(Multiset):
             return None
         descending = (*(term.descending for term in self.call.order), False)
         in_order = sorted(values, key=lambda item: encode_order(item, descending))
-        texts: list[str] = []
+        parts: list[Any] = []
         distinct = self.call.function is AggregateFunction.GROUP_CONCAT_DISTINCT
         seen: set[Any] = set()
         for item in in_order:
             if distinct:
                 if item[-1] not in seen:
                     seen.add(item[-1])
-                    texts.append(text_of(item[-1]))
+                    parts.append(item[-1])
             else:
-                texts.extend([text_of(item[-1])] * values[item])
-        return self.call.separator.join(texts)
+                parts.extend([item[-1]] * values[item])
+        if self.kind is Kind.BLOB:
+            return self.call.separator.encode().join(parts)
+        return self.call.separator.join(map(text_of, parts))
 
 
 _ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
@@ -271,6 +388,13 @@ _ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
     AggregateFunction.AVG_DISTINCT: Multiset,
     AggregateFunction.MIN: Extremum,
     AggregateFunction.MAX: Extremum,
+    AggregateFunction.VAR_POP: Spread,
+    AggregateFunction.VAR_SAMP: Spread,
+    AggregateFunction.STDDEV_POP: Spread,
+    AggregateFunction.STDDEV_SAMP: Spread,
+    AggregateFunction.BIT_AND: Bits,
+    AggregateFunction.BIT_OR: Bits,
+    AggregateFunction.BIT_XOR: Parity,
     AggregateFunction.GROUP_CONCAT: GroupConcat,
     AggregateFunction.GROUP_CONCAT_DISTINCT: GroupConcat,
 }

@@ -108,8 +108,38 @@ class AggregateFunction(StrEnum):
     AVG_DISTINCT = "avg_distinct"
     MIN = "min"
     MAX = "max"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
     GROUP_CONCAT = "group_concat"
     GROUP_CONCAT_DISTINCT = "group_concat_distinct"
+
+
+MERGED: dict[AggregateFunction, AggregateFunction | None] = {
+    AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
+    AggregateFunction.COUNT: AggregateFunction.SUM,
+    AggregateFunction.COUNT_DISTINCT: None,
+    AggregateFunction.SUM: AggregateFunction.SUM,
+    AggregateFunction.SUM_DISTINCT: None,
+    AggregateFunction.AVG: None,
+    AggregateFunction.AVG_DISTINCT: None,
+    AggregateFunction.MIN: AggregateFunction.MIN,
+    AggregateFunction.MAX: AggregateFunction.MAX,
+    AggregateFunction.VAR_POP: None,
+    AggregateFunction.VAR_SAMP: None,
+    AggregateFunction.STDDEV_POP: None,
+    AggregateFunction.STDDEV_SAMP: None,
+    AggregateFunction.BIT_AND: AggregateFunction.BIT_AND,
+    AggregateFunction.BIT_OR: AggregateFunction.BIT_OR,
+    AggregateFunction.BIT_XOR: AggregateFunction.BIT_XOR,
+    AggregateFunction.GROUP_CONCAT: None,
+    AggregateFunction.GROUP_CONCAT_DISTINCT: None,
+}
+"""What makes one value of the values of all shards; None where that would need more than a value of each."""
 
 
 @dataclass(frozen=True, slots=True)

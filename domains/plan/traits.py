@@ -36,6 +36,7 @@ from domains.plan.estimates import (
     of_table,
 )
 from domains.plan.graph import (
+    MERGED,
     Aggregate,
     AggregateCall,
     AggregateFunction,
@@ -462,26 +463,10 @@ def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, c
     return tuple(result)
 
 
-_MERGED: dict[AggregateFunction, AggregateFunction | None] = {
-    AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
-    AggregateFunction.COUNT: AggregateFunction.SUM,
-    AggregateFunction.COUNT_DISTINCT: None,
-    AggregateFunction.SUM: AggregateFunction.SUM,
-    AggregateFunction.SUM_DISTINCT: None,
-    AggregateFunction.AVG: None,
-    AggregateFunction.AVG_DISTINCT: None,
-    AggregateFunction.MIN: AggregateFunction.MIN,
-    AggregateFunction.MAX: AggregateFunction.MAX,
-    AggregateFunction.GROUP_CONCAT: None,
-    AggregateFunction.GROUP_CONCAT_DISTINCT: None,
-}
-"""What makes one value of the values of all shards; None where that would need more than a value of each."""
-
-
 def _merged(call: AggregateCall, at: int) -> AggregateCall | None:
     # A sum of doubles is exact until its end, where it is rounded: a sum of rounded sums could differ in the last bit.
     rounded = call.function is AggregateFunction.SUM and call.type.kind is Kind.DOUBLE
-    function = None if rounded else _MERGED[call.function]
+    function = None if rounded else MERGED[call.function]
     return None if function is None else AggregateCall(function, at, call.type)
 
 

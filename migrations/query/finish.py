@@ -150,6 +150,11 @@ def _grouping(groups: LateGroups, values: Mapping[str, Given]) -> Callable[[Sequ
     return grouped
 
 
+def summarised(late: LateCall, rows: Sequence[Row]) -> Value:
+    """An aggregate of rows that are there."""
+    return _result(late, {})(rows)
+
+
 def _result(late: LateCall, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Value]:
     """The aggregate's value over the rows of a group."""
     argument = None if late.argument is None else _value(late.argument, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,18 +11,23 @@ from domains.language.compile import compile_expression, compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import Column, Row
+from domains.plan.graph import AggregateCall, OrderTerm
 from migrations.parse.reading import exp, text_of
 from migrations.query.block import Plan, Replacement, SelectBlock
+from migrations.query.expressions.aggregates import aggregates_in, is_operand, summary
 from migrations.query.expressions.late import has_parameter
+from migrations.query.expressions.literals import shown
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import conditions_of, value_of
+from migrations.query.finish import summarised
 from migrations.query.grouping import group_rows
 from migrations.query.plan import extended
 from migrations.query.relation import (
     SEVERAL,
     Carried,
+    LateCall,
     LateGroups,
     LateParts,
     Output,
@@ -230,9 +235,9 @@ def _distinct(relation: Relation) -> Relation:
 
 def _is_late_distinct(relation: Relation) -> bool:
     """Whether answers are made distinct when they are read: more of a row decides than what is shown of it."""
-    shown = [output.expression for output in relation.outputs]
+    visible = [output.expression for output in relation.outputs]
     several = (relation.plan.field(c.column) for c in relation.carried if c.slot.kind in SEVERAL)
-    return bool(relation.late.conditions) or any(map(has_parameter, shown)) or any(f not in shown for f in several)
+    return bool(relation.late.conditions) or any(map(has_parameter, visible)) or any(f not in visible for f in several)
 
 
 def _over_outputs(expression: Expression, before: Relation, after: Relation) -> Expression:
@@ -280,11 +285,11 @@ def reads_nothing(relation: exp.Expr) -> bool:
 def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> ConstantRows:
     """The row of ``SELECT 1 + 1``. ``setting`` says what a ``?`` and NOW() are.
 
-    :raises Unsupported: it reads a table, or aggregates.
+    :raises Unsupported: it reads a table, or has GROUP BY.
     """
     if not isinstance(relation, exp.Select) or not reads_nothing(relation):
         raise Unsupported("a query that is not a SELECT without FROM as a constant")
-    if relation.args.get("group") or relation.args.get("having"):
+    if relation.args.get("group"):
         raise Unsupported("GROUP BY without FROM")
     try:
         return _evaluated(relation, setting)
@@ -296,6 +301,17 @@ def _evaluated(relation: exp.Select, setting: Setting) -> ConstantRows:
     if not relation.expressions:
         raise SqlError("the SELECT list is empty")
     scope, constants = Scope(()), FoldBudget()
+    where, having = relation.args.get("where"), relation.args.get("having")
+    stays = where is None or compile_predicate(scalar(where.this, scope, setting))(())
+    parts = [*relation.expressions, *([] if having is None else [having.this])]
+    aggregates = dict.fromkeys(node for part in parts for node in aggregates_in(part))
+    if aggregates:
+        rows: list[Row] = [()] if stays else []
+        known = {node: _summarised(node, rows, scope, setting) for node in aggregates}
+        setting, stays = replace(setting, replace=known.get), True
+    if having is not None and stays:
+        aliases = {item.alias.lower(): item.this for item in relation.expressions if isinstance(item, exp.Alias)}
+        stays = compile_predicate(scalar(_without_aliases(having.this, aliases), scope, setting))(())
     expressions: list[Expression] = []
     names: list[str] = []
     for item in relation.expressions:
@@ -305,7 +321,26 @@ def _evaluated(relation: exp.Select, setting: Setting) -> ConstantRows:
         names.append(output_name(item))
     columns = tuple(Column(name, e.type) for name, e in zip(names, expressions, strict=True))
     row = tuple(compile_expression(e)(()) for e in expressions)
-    where = relation.args.get("where")
     limit, offset = read_limit(relation)
-    stays = where is None or compile_predicate(scalar(where.this, scope, setting))(())
     return ConstantRows(columns, (row,) if stays and limit != 0 and offset == 0 else ())
+
+
+def _summarised(node: exp.Expr, rows: Sequence[Row], scope: Scope, setting: Setting) -> Expression:
+    """An aggregate over the one row of a SELECT without FROM, or over none."""
+    meant = summary(node, lambda part: fold(scalar(part, scope, setting)), is_operand=is_operand(node))
+    argument = None if meant.argument is None else 0
+    terms = tuple(OrderTerm(1 + at, term.descending) for at, term in enumerate(meant.order))
+    call = AggregateCall(meant.function, argument, meant.type, meant.separator, terms)
+    order = tuple(term.expression for term in meant.order)
+    value = summarised(LateCall(call, meant.argument, order, None, meant.of_nothing), rows)
+    return shown(Constant(value, meant.type), meant.shown or meant.type)
+
+
+def _without_aliases(condition: exp.Expr, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
+    """HAVING with the expressions that names of the SELECT list stand for."""
+
+    def meant(node: exp.Expr) -> exp.Expr:
+        is_name = isinstance(node, exp.Column) and not node.table
+        return aliases[node.name.lower()].copy() if is_name and node.name.lower() in aliases else node
+
+    return condition.transform(meant)

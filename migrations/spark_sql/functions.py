@@ -103,7 +103,7 @@ def _negate(e: Call, texts: Sequence[str]) -> str:
     return f"(- {_as(e, texts, e.type)[0]})"
 
 
-def _unsigned(text: str) -> str:
+def unsigned(text: str) -> str:
     """The 64 bits as MySQL shows them."""
     return f"IF({text} < 0, CAST({text} AS DECIMAL(20,0)) + 18446744073709551616BD, CAST({text} AS DECIMAL(20,0)))"
 
@@ -111,7 +111,7 @@ def _unsigned(text: str) -> str:
 def _bits(symbol: str) -> Written:
     def write(e: Call, texts: Sequence[str]) -> str:
         one, other = _as(e, texts, BIGINT)
-        return _unsigned(f"({one} {symbol} {other})")
+        return unsigned(f"({one} {symbol} {other})")
 
     return write
 
@@ -298,7 +298,7 @@ def _cast(e: Call, texts: Sequence[str]) -> str:
     if target.kind is Kind.TEXT and target.length is not None:
         return f"left({text}, {target.length})"
     if target.kind is Kind.INTEGER and target.low == 0:
-        return _unsigned(f"CAST({text} AS BIGINT)")
+        return unsigned(f"CAST({text} AS BIGINT)")
     return text
 
 

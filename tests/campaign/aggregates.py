@@ -72,12 +72,22 @@ class Aggregates:
         """One aggregate function over a column or an expression."""
         random = self.random
         kind = random.choices(
-            ("rows", "count", "distinct", "sum", "avg", "min", "max", "concat"), (5, 3, 3, 5, 3, 3, 3, 2)
+            ("rows", "count", "distinct", "sum", "avg", "min", "max", "concat", "spread", "bits"),
+            (5, 3, 3, 5, 3, 3, 3, 2, 2, 2),
         )[0]
         if kind == "rows":
             return _call(INT, "COUNT(*)")
         if kind == "concat":
             return self._concatenation()
+        if kind == "spread":
+            function = random.choice(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
+            return Term(DBL, function + "({0})", f"my_{function.lower()}({{0}})", (self._number(),), aggregate=True)
+        if kind == "bits":
+            # The judge's integers have a sign: it compares the lower bits.
+            function = random.choice(("BIT_AND", "BIT_OR", "BIT_XOR"))
+            argument = self.expressions.value(INT, 1)
+            judged = f"my_{function.lower()}({{0}})"
+            return Term(INT, f"({function}({{0}}) & 65535)", judged, (argument,), aggregate=True)
         distinct = "DISTINCT " if random.random() < 0.12 else ""
         if kind in ("sum", "avg"):
             argument = self._number()

@@ -11,6 +11,7 @@ import re
 import sqlite3
 from datetime import date, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from fractions import Fraction
 from typing import Any
 
 Number = int | float
@@ -195,6 +196,74 @@ class DistinctAverage(Average):
             super().step(x, scale)
 
 
+class Variance:
+    """VARIANCE and STDDEV, from the distances to the mean."""
+
+    name = "my_var_pop"
+    less, power = 0, 1.0
+
+    def __init__(self) -> None:
+        self.values: list[Fraction] = []
+
+    def step(self, x: Number | None) -> None:
+        if x is not None:
+            self.values.append(Fraction(exact(x)))
+
+    def finalize(self) -> float | None:
+        count = len(self.values)
+        if count <= self.less:
+            return None
+        mean = sum(self.values) / count
+        return float(sum((x - mean) ** 2 for x in self.values) / (count - self.less)) ** self.power
+
+
+class VarianceOfSample(Variance):
+    name = "my_var_samp"
+    less = 1
+
+
+class Deviation(Variance):
+    name = "my_stddev_pop"
+    power = 0.5
+
+
+class DeviationOfSample(VarianceOfSample):
+    name = "my_stddev_samp"
+    power = 0.5
+
+
+class BitAnd:
+    """The lower 16 bits of BIT_AND, and of its like below."""
+
+    name = "my_bit_and"
+    bits = 0xFFFF
+
+    def combined(self, one: int, other: int) -> int:
+        return one & other
+
+    def step(self, x: int | None) -> None:
+        if x is not None:
+            self.bits = self.combined(self.bits, x) & 0xFFFF
+
+    def finalize(self) -> int:
+        return self.bits
+
+
+class BitOr(BitAnd):
+    name = "my_bit_or"
+    bits = 0
+
+    def combined(self, one: int, other: int) -> int:
+        return one | other
+
+
+class BitXor(BitOr):
+    name = "my_bit_xor"
+
+    def combined(self, one: int, other: int) -> int:
+        return one ^ other
+
+
 class Concatenation:
     """GROUP_CONCAT(x ORDER BY y, x): values as text, sorted by (y, x)."""
 
@@ -241,5 +310,9 @@ def install(connection: sqlite3.Connection) -> None:
         connection.create_function(function.__name__, -1, strict, deterministic=True)
     connection.create_aggregate("my_avg", 2, Average)  # type: ignore[arg-type]
     connection.create_aggregate("my_avg_distinct", 2, DistinctAverage)  # type: ignore[arg-type]
+    for spread in (Variance, VarianceOfSample, Deviation, DeviationOfSample):
+        connection.create_aggregate(spread.name, 1, spread)  # type: ignore[arg-type]
+    for bits in (BitAnd, BitOr, BitXor):
+        connection.create_aggregate(bits.name, 1, bits)  # type: ignore[arg-type]
     connection.create_aggregate("my_concat", 4, Concatenation)  # type: ignore[arg-type]
     connection.create_aggregate("my_concat_distinct", 4, DistinctConcatenation)  # type: ignore[arg-type]

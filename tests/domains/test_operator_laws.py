@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domains.engine.domain import Step
-from domains.language.types import BIGINT, Delta, Row, decimal_type
+from domains.language.types import BIGINT, DOUBLE, Delta, Row, decimal_type
 from domains.plan.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
 from domains.plan.packets import Publish
 from tests.domains.graphs import Flow, aggregate, call, column, constant, count
@@ -40,6 +40,11 @@ CALLS: tuple[AggregateCall, ...] = (
     aggregate("max", 2),
     aggregate("count_distinct", 1),
     aggregate("sum_distinct", 2),
+    aggregate("var_pop", 1, DOUBLE),
+    aggregate("stddev_samp", 2, DOUBLE),
+    aggregate("bit_and", 1),
+    aggregate("bit_or", 2),
+    aggregate("bit_xor", 1),
 )
 SMALLER = call("lt", column(1), column(4))
 PLUS_ONE = call("add", column(1), constant(1), type=BIGINT)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from domains.plan.graph import AggregateFunction, Operator
-from domains.plan.traits import _MERGED, TRAITS, Traits
+from domains.plan.graph import MERGED, AggregateFunction, Operator
+from domains.plan.traits import TRAITS, Traits
 from tests.test_house import FILES, name_of, tree_of
 
 OPERATORS = {each.__name__ for each in get_args(Operator)}
@@ -130,7 +130,7 @@ def test_each_operator_answers_everything() -> None:
 
 
 def test_each_aggregate_says_how_it_merges() -> None:
-    assert set(_MERGED) == set(AggregateFunction)
+    assert set(MERGED) == set(AggregateFunction)
 
 
 def test_the_engine_names_operators_as_the_table_does() -> None:

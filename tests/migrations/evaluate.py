@@ -6,12 +6,16 @@ nothing is shared with the engine but the compiled scalar expressions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from domains.language.compile import compile_predicate, compile_project_batch
+from domains.language.functions.numeric import MASK
 from domains.language.types import Kind, Row, Value
 from domains.plan.graph import (
     Aggregate,
@@ -157,6 +161,9 @@ def _summarise(call: AggregateCall, rows: list[Row]) -> Value:
     if not call.order:
         values.sort()
     function = str(call.function)
+    if function.startswith("bit_"):
+        combine = {"bit_and": int.__and__, "bit_or": int.__or__, "bit_xor": int.__xor__}[function]
+        return reduce(combine, values, MASK if function == "bit_and" else 0)
     if function.endswith("_distinct"):
         values = list(dict.fromkeys(values))
         function = function.removesuffix("_distinct")
@@ -169,10 +176,21 @@ def _summarise(call: AggregateCall, rows: list[Row]) -> Value:
         return least_or_greatest
     if function == "group_concat":
         return call.separator.join(values)
+    if function.startswith(("var", "stddev")):
+        return _spread(function, [Fraction(value) for value in values])
     total = sum(values)
     if function == "avg":
         return _average(total, len(values), call)
     return _scaled(total, call)
+
+
+def _spread(function: str, values: list[Fraction]) -> Value:
+    divisor = len(values) - function.endswith("_samp")
+    if not divisor:
+        return None
+    mean = sum(values) / len(values)
+    variance = float(sum((value - mean) ** 2 for value in values) / divisor)
+    return math.sqrt(variance) if function.startswith("stddev") else variance
 
 
 def _average(total: Any, count: int, call: AggregateCall) -> Value:

@@ -111,7 +111,8 @@ def test_what_no_pass_reads_is_refused_by_name(sql: str, word: str) -> None:
     assert "correlated" not in caught.value.message
 
 
-QUERIES = [case.sql for name in ("queries.txt", "queries_in_order.txt") for case in read_cases(name)]
+FILES = ("queries.txt", "queries_in_order.txt", "queries_beyond_sqlite.txt")
+QUERIES = [case.sql for name in FILES for case in read_cases(name)]
 WRITTEN = (
     "SELECT 'it''s', 'a\\\\b', 'a\\nb', '\\%', \"q\" 'r', N'x', _utf8mb4'y', x'41', b'101', .5, 1e3",
     "SELECT - -id, ~id, !id, NOT id = 1, -id ^ 2 | 3 & 4 << 1, (id = 1) IS NULL FROM stories",

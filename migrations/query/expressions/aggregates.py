@@ -9,7 +9,8 @@ from typing import assert_never
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression
 from domains.language.functions import call, quotient_scale
-from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from domains.language.functions.numeric import MASK
+from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
 from domains.plan.graph import AggregateFunction
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.calls import AGGREGATES, spelled
@@ -58,12 +59,23 @@ class Summary:
                 return None
             case AggregateFunction.GROUP_CONCAT | AggregateFunction.GROUP_CONCAT_DISTINCT:
                 return None
+            case AggregateFunction.VAR_POP | AggregateFunction.VAR_SAMP:
+                return None
+            case AggregateFunction.STDDEV_POP | AggregateFunction.STDDEV_SAMP:
+                return None
+            case AggregateFunction.BIT_AND:
+                return MASK
+            case AggregateFunction.BIT_OR | AggregateFunction.BIT_XOR:
+                return 0
             case _:
                 assert_never(self.function)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, _NODES) or (isinstance(node, exp.Anonymous) and spelled(node)[0] in AGGREGATES)
+    if not isinstance(node, exp.Anonymous):
+        return isinstance(node, _NODES)
+    name = spelled(node)[0]
+    return name in AGGREGATES or name in _CALLED
 
 
 def is_operand(node: exp.Expr) -> bool:
@@ -100,7 +112,7 @@ def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -
     if isinstance(node, exp.GroupConcat):
         return _group_concat(node, translate)
     if isinstance(node, exp.Anonymous):
-        return _any_value(node, translate)
+        return _called(node, translate)
     parts, is_distinct = _arguments(node)
     if len(parts) != 1 or isinstance(parts[0], exp.Star):
         raise SqlError(f"{text_of(node)}: one argument is wanted")
@@ -170,33 +182,65 @@ def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
     separator, inner = node.args.get("separator"), node.this
     if separator is not None and not isinstance(separator, exp.Literal):
         raise SqlError("the SEPARATOR of GROUP_CONCAT must be a text")
-    order: list[Sorting] = []
+    terms: list[exp.Expr] = []
     if isinstance(inner, exp.Order):
-        order = [Sorting(translate(term.this), bool(term.args.get("desc"))) for term in inner.expressions]
-        order = [term for term in order if not isinstance(term.expression, Constant)]
-        inner = inner.this
+        inner, terms = inner.this, inner.expressions
     is_distinct = isinstance(inner, exp.Distinct)
     parts = list(inner.expressions) if is_distinct else [inner]
     if not parts or parts[0] is None:
         raise SqlError("GROUP_CONCAT wants an argument")
-    arguments = [translate(part) for part in parts]
+    # sqlglot has joined them already where there are several.
+    arguments = [translate(part) for whole in parts for part in _joined_parts(whole)]
+    order = [Sorting(_sorted_by(term.this, arguments, translate), bool(term.args.get("desc"))) for term in terms]
+    order = [term for term in order if not isinstance(term.expression, Constant)]
     argument = arguments[0] if len(arguments) == 1 else call("concat", *arguments)
-    if is_distinct and any(term.expression != argument for term in order):
-        raise Unsupported(
-            "GROUP_CONCAT(DISTINCT x ORDER BY y) with another y than x", hint="order by x, or leave out DISTINCT"
-        )
-    if argument.type.kind is Kind.BLOB:
-        raise Unsupported("GROUP_CONCAT of a BLOB", hint="GROUP_CONCAT(HEX(x)), or of CAST(x AS CHAR) where it is text")
-    text = argument if argument.type.kind is Kind.TEXT else call("cast", argument, type=TEXT)
+    is_text = argument.type.kind in (Kind.TEXT, Kind.BLOB)
+    text = argument if is_text else call("cast", argument, type=TEXT)
     function = AggregateFunction.GROUP_CONCAT_DISTINCT if is_distinct else AggregateFunction.GROUP_CONCAT
-    return Summary(function, text, TEXT, "," if separator is None else separator.name, tuple(order))
+    type = BLOB if argument.type.kind is Kind.BLOB else TEXT
+    return Summary(function, text, type, "," if separator is None else separator.name, tuple(order))
 
 
-def _any_value(node: exp.Anonymous, translate: Translate) -> Summary:
+def _joined_parts(node: exp.Expr) -> list[exp.Expr]:
+    return list(node.expressions) if isinstance(node, exp.Concat) else [node]
+
+
+def _sorted_by(node: exp.Expr, arguments: list[Expression], translate: Translate) -> Expression:
+    """What a term of GROUP_CONCAT's ORDER BY means: a whole number is the place of an argument."""
+    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+        return translate(node)
+    if not 1 <= int(node.this) <= len(arguments):
+        raise SqlError(f"ORDER BY {node.this}: GROUP_CONCAT has {len(arguments)} arguments")
+    return arguments[int(node.this) - 1]
+
+
+_CALLED: dict[str, AggregateFunction] = {
+    "any_value": AggregateFunction.MIN,
+    **dict.fromkeys(("variance", "var_pop"), AggregateFunction.VAR_POP),
+    "var_samp": AggregateFunction.VAR_SAMP,
+    **dict.fromkeys(("std", "stddev", "stddev_pop"), AggregateFunction.STDDEV_POP),
+    "stddev_samp": AggregateFunction.STDDEV_SAMP,
+    "bit_and": AggregateFunction.BIT_AND,
+    "bit_or": AggregateFunction.BIT_OR,
+    "bit_xor": AggregateFunction.BIT_XOR,
+}
+"""Those that sqlglot leaves as plain calls, all of one argument."""
+_BITS = (AggregateFunction.BIT_AND, AggregateFunction.BIT_OR, AggregateFunction.BIT_XOR)
+
+
+def _called(node: exp.Anonymous, translate: Translate) -> Summary:
     name, parts = spelled(node)
-    if name != "any_value" or len(parts) != 1:
-        raise Unsupported(
-            f"the aggregate {name.upper()}", hint="COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT and ANY_VALUE are there"
-        )
+    function = _CALLED.get(name)
+    if function is None:
+        raise Unsupported(f"the aggregate {name.upper()}", hint="GROUP_CONCAT makes one text of several values")
+    if len(parts) != 1:
+        raise SqlError(f"{name.upper()} takes one argument, not {len(parts)}")
     argument = translate(parts[0])
-    return Summary(AggregateFunction.MIN, argument, argument.type)
+    if function is AggregateFunction.MIN:
+        return Summary(function, argument, argument.type)
+    if function not in _BITS:
+        return Summary(function, precise(_number(argument)), DOUBLE)
+    if argument.type.kind is Kind.BLOB:
+        raise Unsupported(f"{name.upper()} of a BLOB", hint="CAST it AS UNSIGNED where it is a number")
+    bits = call("bit_or", argument, Constant(0, BIGINT))
+    return Summary(function, bits, bits.type)

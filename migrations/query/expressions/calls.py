@@ -42,7 +42,7 @@ AGGREGATES = frozenset(
     "any_value bit_and bit_or bit_xor std stddev stddev_pop stddev_samp variance var_pop var_samp "  # noqa: SIM905
     "json_arrayagg json_objectagg".split()
 )
-"""Aggregates that sqlglot leaves as plain calls; of them only ANY_VALUE is done."""
+"""Aggregates that sqlglot leaves as plain calls."""
 
 OPERATORS = frozenset(
     "and or not xor in between case cast is_null is_not_null is_true is_false eq ne lt le gt ge null_safe_eq "  # noqa: SIM905

@@ -21,7 +21,8 @@ from tests.migrations.oracle import SCHEMAS, as_bag, catalog, plan, planned_answ
 from tests.migrations.query_cases import Case, read_cases
 
 CATALOG = catalog()
-CASES = [*read_cases("queries.txt"), *read_cases("queries_in_order.txt")]
+BEYOND = read_cases("queries_beyond_sqlite.txt")
+CASES = [*read_cases("queries.txt"), *read_cases("queries_in_order.txt"), *BEYOND]
 LATE = "a part of it is applied when the view is read"
 """Such a view is never judged, however much of SQL the judge knows."""
 SAMPLE = 40
@@ -81,6 +82,10 @@ def check(spark: SparkSession, tables: dict[str, list[Row]], case: Case) -> str:
 @pytest.mark.parametrize("case", CASES[::SAMPLE], ids=lambda case: case.sql)
 def test_a_sample_means_the_same(spark: SparkSession, tables: dict[str, list[Row]], case: Case) -> None:
     check(spark, tables, case)
+
+
+def test_what_sqlite_cannot_say_means_the_same(spark: SparkSession, tables: dict[str, list[Row]]) -> None:
+    assert [case.sql for case in BEYOND if check(spark, tables, case)] == []
 
 
 @pytest.mark.long
