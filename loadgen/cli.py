@@ -279,6 +279,32 @@ def scale(
 
 
 @bench.command()
+def tpch(
+    scale: Annotated[float, typer.Option(metavar="S", help="Scale factor: 1 is a gigabyte of rows.", min=0.01)] = 0.1,
+    only: Annotated[str | None, typer.Option(metavar="LIST", help="Only these queries, by number.")] = None,
+    shards: Annotated[int, typer.Option(metavar="N", help="Shards of the tables and views.", min=1, max=64)] = 1,
+    together: Annotated[bool, typer.Option("--together", help="All queries in one process, not one by one.")] = False,
+    out: Out = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep generated and loaded rows here for later runs.")
+    ] = None,
+) -> None:
+    """Measure the queries of TPC-H kept up to date, beside DuckDB computing them anew. Fails if an answer differs.
+
+    Examples:
+
+      headrace bench tpch --scale 0.01
+
+      headrace bench tpch --scale 0.1 --only 3,10 --folder /var/tmp/tpch --out tpch.json
+
+      headrace bench tpch --scale 0.1 --together
+    """
+    import_module("loadgen.bench.tpch.measuring").run(
+        scale=scale, only=only, shards=shards, out=out, folder=folder, together=together
+    )
+
+
+@bench.command()
 def replay(
     rows: Annotated[int, typer.Option(metavar="N", help="Base rows to read back.")] = 1_000_000,
     ways: Annotated[str, typer.Option(help="Ways to build the view.")] = "slices,local,spark",
