@@ -164,12 +164,16 @@ class SelectPlans:
     async def prepare(self, sent: SentSelect) -> PreparedSelect:
         """The full way: what to read it with, which is learnt where its text alone tells that."""
         select = await self.unless_long(sent.sql, lambda state: self.prepared(self.statement_of(sent, state), state))
+        self.learn(sent, select)
+        return select
+
+    def learn(self, sent: SentSelect, select: PreparedSelect) -> None:
+        """What was planned of the schema of now."""
         statement = sent.statement
         if statement is not None and sent.is_learnt and not statement.params:
             ad_hoc, query = select.ad_hoc, statement.query
             arguments, known = ad_hoc.bind(()), select.for_constants()
             self.known_shapes.learn(sent.sql, ad_hoc.turned, lambda: comparands(query), arguments, known)
-        return select
 
     async def whole(self, sql: str) -> PreparedSelect | None:
         """Of a text, what to read it with where all constants are parameters that could be; None where they are."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from controller.lookups.binding import Binding, FinishedLookup
-from domains.engine.evaluation import Slices
+from controller.statements.planning import SelectPlans, SentSelect, StatementPort
+from controller.statements.texts import Texts
+from domains.engine.evaluation import EvaluationPlan, Slices
 from domains.errors import NotFound, Unsupported
-from domains.language.types import Row
+from domains.language.types import Row, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Failed, Operation, Outcome, Write, Written
 from domains.plan.sharding import physical
@@ -29,6 +32,7 @@ from migrations.flow.routing import split
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements import interpret
+from migrations.statements.adhoc.recognising import scanned
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.dml import resolve
 from migrations.statements.interpret import interpret_one
@@ -62,6 +66,24 @@ _DEFINITIONS = (
     CreateView,
     DropView,
 )
+
+
+CONSTANTS: dict[type, Sequence[Value]] = {
+    int: (0, 1, 2, 3, 7, 10, 4_000_000_000),
+    Decimal: (Decimal("0.5"), Decimal("1.50"), Decimal("2.00"), Decimal("1.5")),
+    str: ("x", "ab", "B", "", "10", "2024-01-01", "2023-11-05 10:00:00"),
+}
+
+
+def with_another_constant(sql: str, random: Random) -> str:
+    """The text with one constant, or one list of them, as another of its kind."""
+    found = scanned(sql)
+    if found is None or not found[1]:
+        return sql
+    group = random.choice(found[1])
+    several = random.choices(CONSTANTS[type(group.values[0])], k=random.randrange(1, 4) if group.is_list else 1)
+    written = ", ".join(f"'{each}'" if isinstance(each, str) else str(each) for each in several)
+    return f"{sql[: group.start]}{written}{sql[group.end :]}"
 
 
 def _in_parts(question: Question, stores: Sequence[Store]) -> list[Row]:
@@ -205,8 +227,10 @@ class Planned:
 
     def evaluated(self, definition: ViewDefinition, arguments: Sequence[Any]) -> list[Row]:
         """The same over the base tables as they are, without a view. Raises Unsupported."""
-        planned, plan = plan_evaluation(self.state, definition)
-        binding = Binding(definition.name, planned.reader, planned.parameters, planned.finish)
+        return self.answered(*plan_evaluation(self.state, definition), arguments)
+
+    def answered(self, planned: PlannedView, plan: EvaluationPlan, arguments: Sequence[Any]) -> list[Row]:
+        binding = Binding(planned.name, planned.reader, planned.parameters, planned.finish)
         bound = binding.from_arguments(arguments)
         shards = self.state.shards
         stores = [self.simulation.stores[physical(BASES, shard, shards)] for shard in range(shards)]
@@ -222,11 +246,37 @@ class Planned:
         return planned.finish.answer(rows, bound.values, bound.count, bound.start)
 
     def select_evaluated(self, sql: str) -> list[Row]:
+        """And again with other constants, where it is recognised by its tokens."""
+        statement = self._select_of(sql)
+        _, ad_hoc, arguments = self._exact(statement)
+        rows = self.evaluated(ad_hoc.meant(), arguments)
+        for other in (sql, with_another_constant(sql, self.random)):
+            self._ask_recognised(sql, statement, other)
+        return rows
+
+    def _select_of(self, sql: str) -> SelectStatement:
         (parsed,) = interpret.split(sql)
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
         assert isinstance(statement, SelectStatement)
-        _, ad_hoc, arguments = self._exact(statement)
-        return self.evaluated(ad_hoc.meant(), arguments)
+        assert statement.query is parsed.expression
+        return statement
+
+    def _ask_recognised(self, sql: str, statement: SelectStatement, other: str) -> None:
+        """What is learnt of one text is what the full way makes of the other: rows, and names and types of columns."""
+        plans = SelectPlans(cast(StatementPort, self), Texts())
+        sent = SentSelect(sql, statement, is_learnt=True)
+        plans.learn(sent, plans.prepared(statement, self.state))
+        known = plans.recognised(other)
+        if known is None:
+            return
+        planned, ad_hoc, arguments = self._exact(self._select_of(other))
+        ours = self.answered(known.planned, known.plan, known.arguments)
+        theirs = self.evaluated(ad_hoc.meant(), arguments)
+        assert known.planned.columns == planned.columns, f"recognised as {known.ad_hoc.view_sql}: {other}"
+        assert Counter(ours) == Counter(theirs), f"recognised as {known.ad_hoc.view_sql}: {other}"
+
+    def now(self) -> str:
+        return NOW
 
     def view_evaluated(self, view: str, values: Sequence[Any]) -> list[Row]:
         return self.evaluated(self.state.catalog.views[view.lower()], self.arguments(view, values))

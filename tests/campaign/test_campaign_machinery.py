@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from migrations.statements.adhoc import recognising
 from tests.campaign.cases import case_of
 from tests.campaign.evaluated import Evaluated
 from tests.campaign.execution import Execution, Finding
@@ -51,6 +52,14 @@ def test_a_planted_bug_is_found_shrunk_and_found_again() -> None:
     assert again.reports[0].kind == report.kind
     sound = Campaign(Evaluated, "sound", say=said.append)
     assert sound.run_case(int(found[1]), parse_recipe(found[2]))
+
+
+def test_a_wrongly_recognised_constant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is taken for a text whose other constants are not those of the plan's."""
+    monkeypatch.setattr(recognising, "_rest", lambda *_: ())
+    campaign = Campaign(Evaluated, "planted", say=lambda _: None, shrink_seconds=1.0)
+    assert not campaign.run(seconds=300, seed=1, failures=1)
+    assert "recognised as" in campaign.reports[0].message
 
 
 def test_recipes_are_read_as_written() -> None:

@@ -179,7 +179,7 @@ async def test_a_statement_that_is_stopped_ends_its_job(tmp_path: Path) -> None:
             self.cancelled += 1
 
     job = Endless()
-    deployment = await opened(tmp_path, 1, Budget(seconds=0.5))
+    deployment = await opened(tmp_path, 1, Budget(seconds=3))
     try:
         deployment.selects.by_spark = SparkSelects(lambda _: job, MOST)
         with pytest.raises(ReadTimeout, match="was stopped after"):
