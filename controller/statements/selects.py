@@ -20,8 +20,9 @@ from domains.engine.evaluation import EvaluationPlan
 from domains.errors import AlreadyExists, BadRequest, HeadraceError, NotFound, SqlError, Unsupported
 from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
+from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
-from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation
+from migrations.flow.evaluation_plan import explained, may_be_reordered, plan_evaluation
 from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
 from migrations.query.finish import Finish
@@ -35,6 +36,7 @@ from migrations.statements.adhoc.shapes_of_selects import (
 from migrations.statements.constants import Argument
 from migrations.statements.statement import ConstantSelect, SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
+from worker.adhoc.measured import NodeMeasure
 from worker.adhoc.pool import Budget
 
 Answer = TypeVar("Answer")
@@ -145,14 +147,44 @@ class Selects:
         )
         return StatementResult(columns, tuple(rows)), clock
 
+    async def analyze(self, statement: SelectStatement, token: Clock) -> tuple[str, Clock]:
+        """Run it within its budget, and tell what was expected and what was done at each node; its rows are counted."""
+        sent = SentSelect(statement.sql, statement)
+        select = await self._plans.prepare(sent)
+        view, began = self._plans.view_of(select), perf_counter()
+        if view is not None:
+            _, rows, _ = await self._looked_up(view, select, sent, token)
+            took = f"{len(rows):,} rows in {_milliseconds(perf_counter() - began)}"
+            return f'answered by the view "{view}": {took}\n{self._deployment.explain(view)}', {}
+        self._refuse_if_off(select)
+        evaluated = await self._plans.evaluated(sent, select)
+        statistics = await self._deployment.statistics(evaluated.plan.tables)
+        planned, plan = await self._plans.unless_long(
+            statement.sql, lambda state: plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
+        )
+        binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
+        question = Question(plan, binding.from_arguments(evaluated.arguments).sent, measured=True)
+        began = perf_counter()
+        rows, clock = await self._deployment.evaluate(question, token, None)
+        took = _milliseconds(perf_counter() - began)
+        whole, *nodes = sorted(NodeMeasure(*row) for row in rows)
+        done = {NodeIndex(each.node): _done(each) for each in nodes}
+        where = "in a process beside" if whole.is_aside else "between two steps"
+        head = f"evaluated over the base tables {where}: {whole.rows:,} rows in {took}"
+        rest = f"ordering and the rest: {_milliseconds(whole.seconds)}"
+        return "\n".join((head, explained(plan, done), rest)), clock
+
+    def _refuse_if_off(self, select: PreparedSelect) -> None:
+        if self.shapes.mode is AdHocMode.OFF:
+            hint = f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}"
+            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
+
     async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
         view = self._plans.view_of(select)
         if view is not None:
             return await self._looked_up(view, select, sent, token)
-        if self.shapes.mode is AdHocMode.OFF:
-            hint = f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}"
-            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
+        self._refuse_if_off(select)
         if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
@@ -335,6 +367,18 @@ class Selects:
 
 def constants(select: ConstantSelect) -> StatementResult:
     return StatementResult(select.columns, tuple(tuple(map(json_value, row)) for row in select.rows))
+
+
+def _done(each: NodeMeasure) -> str:
+    """At one node."""
+    if not each.rows and not each.lookups and not each.seconds:
+        return "not reached"
+    by = f" by {each.lookups:,} look-up{'s' * (each.lookups != 1)}" if each.lookups else ""
+    return f"{each.rows:,} row{'s' * (each.rows != 1)}{by}, {_milliseconds(each.seconds)}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
 
 
 def _is_partial(ad_hoc: AdHoc, state: State) -> bool:

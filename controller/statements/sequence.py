@@ -239,11 +239,14 @@ class Statements:
                 text = definition_text(self._deployment.state.catalog.relation(name))
                 row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
                 return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
-            case Explain(target=target):
-                if isinstance(target, str):
-                    told = self._deployment.explain(target)
+            case Explain(target=str() as view):
+                return _texts("plan", self._deployment.explain(view).split("\n"))
+            case Explain(target=SelectStatement() as select, analyze=analyze):
+                if analyze:
+                    told, read = await self._selects.analyze(select, clock)
+                    clock.update(latest((clock, read)))
                 else:
-                    told = await self._selects.explain(target)
+                    told = await self._selects.explain(select)
                 return _texts("plan", told.split("\n"))
             case NoOperation():
                 return StatementResult()

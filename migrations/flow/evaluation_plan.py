@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
@@ -80,10 +80,10 @@ def _grows(part: object) -> bool:
     return is_dataclass(part) and any(_grows(getattr(part, each.name)) for each in fields(part))
 
 
-def explained(plan: EvaluationPlan) -> str:
-    """The tree of what is evaluated, with about how many rows are expected at each node."""
+def explained(plan: EvaluationPlan, done: Mapping[NodeIndex, str] | None = None) -> str:
+    """The tree of what is evaluated, with about how many rows are expected at each node, and what was done there."""
     nodes = {node.index: node for node in plan.nodes}
-    return explain_query(nodes.__getitem__, plan.nodes[-1].index, plan.estimates)
+    return explain_query(nodes.__getitem__, plan.nodes[-1].index, plan.estimates, done or {})
 
 
 def estimates_of(nodes: Sequence[Node], statistics: Statistics) -> dict[NodeIndex, Estimated]:

@@ -36,14 +36,21 @@ def explain(flow: Dataflow, root: NodeIndex) -> str:
     return "\n".join(tree_lines(root, flow.node, named, kept))
 
 
-def explain_query(node_of: Callable[[NodeIndex], Node], root: NodeIndex, known: Mapping[NodeIndex, Estimated]) -> str:
-    """The tree of a query that is evaluated once, and keeps nothing: with the rows that are expected, where known."""
+def explain_query(
+    node_of: Callable[[NodeIndex], Node],
+    root: NodeIndex,
+    known: Mapping[NodeIndex, Estimated],
+    done: Mapping[NodeIndex, str],
+) -> str:
+    """The tree of a query that is evaluated once, and keeps nothing: with the rows that are expected, where known, and
+    what was done at a node, where it was run."""
 
     def named(node: Node) -> str:
         return traits_of(node.operator).text([names_of(node_of(parent)) for parent in node.parents])
 
     def expected(node: Node) -> str:
-        return f"  ~{max(1, round(known[node.index].rows)):,} rows" if node.index in known else ""
+        rows = f"  ~{max(1, round(known[node.index].rows)):,} rows" if node.index in known else ""
+        return f"{rows}  ({done[node.index]})" if node.index in done else rows
 
     return "\n".join(tree_lines(root, node_of, named, expected))
 

@@ -59,7 +59,7 @@ def plan_alone(
     if isinstance(statement, ConstantSelect):
         yield statement
     select = statement.target if isinstance(statement, Explain) else statement
-    if not isinstance(select, SelectStatement):
+    if not isinstance(select, SelectStatement) or (isinstance(statement, Explain) and statement.analyze):
         return
     ad_hoc = verbatim(select.query, known.catalog, select.params)
     ad_hoc = replace(ad_hoc, reusable=not select.params)

@@ -99,17 +99,20 @@ def _pattern(node: exp.Expr, setting: Setting) -> str | None:
 
 
 def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> Shown | Explain:
-    """DESCRIBE table or view; EXPLAIN view; EXPLAIN SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL.
+    """DESCRIBE table or view; EXPLAIN view; EXPLAIN [ANALYZE] SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL.
 
     Behind the name of DESCRIBE may stand that of a column, or a pattern.
     """
     node = parsed.expression
     target = node.this
-    if node.args.get("style") or node.args.get("format"):
-        raise Unsupported("EXPLAIN with ANALYZE or FORMAT", hint="EXPLAIN view, or EXPLAIN SELECT …")
+    style = str(node.args.get("style") or "").upper()
+    if node.args.get("format") or style not in ("", "ANALYZE"):
+        raise Unsupported(f"EXPLAIN {style or 'FORMAT'}", hint="EXPLAIN view, or EXPLAIN [ANALYZE] SELECT …")
     if isinstance(target, exp.Query):
-        text = re.sub(r"^\s*\w+\s+", "", parsed.sql)
-        return Explain(SelectStatement(target, text, params))
+        text = parsed.sql[parsed.sql.upper().index("ANALYZE") + 7 :] if style else re.sub(r"^\s*\w+\s+", "", parsed.sql)
+        return Explain(SelectStatement(target, text.lstrip(), params), analyze=bool(style))
+    if style:
+        raise Unsupported("EXPLAIN ANALYZE of what is no SELECT", hint="EXPLAIN ANALYZE SELECT …")
     if not isinstance(target, exp.Table):
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
     if target.args.get("partition") is not None:

@@ -207,6 +207,8 @@ class Explain:
     """The dataflow of a view, or of what a SELECT would become."""
 
     target: str | SelectStatement
+    analyze: bool = False
+    """Whether the SELECT is run, and what its evaluation does is measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,12 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("DESCRIBE stories PARTITION (p0)", Unsupported, "partitions of a table (DESCRIBE stories)"),
     ("EXPLAIN VIEW stories", SqlError, '"stories" is a table (DESCRIBE stories)'),
     ("EXPLAIN UPDATE votes SET user = 1", Unsupported, "EXPLAIN UPDATE (EXPLAIN view, or EXPLAIN SELECT …)"),
-    ("EXPLAIN ANALYZE SELECT id FROM stories", Unsupported, "EXPLAIN with ANALYZE or FORMAT"),
+    (
+        "EXPLAIN EXTENDED SELECT id FROM stories",
+        Unsupported,
+        "EXPLAIN EXTENDED (EXPLAIN view, or EXPLAIN [ANALYZE] SELECT …)",
+    ),
+    ("EXPLAIN ANALYZE stories", Unsupported, "EXPLAIN ANALYZE of what is no SELECT (EXPLAIN ANALYZE SELECT …)"),
     ("SELECT id INTO @x FROM stories", Unsupported, "SELECT … INTO (INSERT INTO table SELECT …)"),
     ("SELECT id FROM stories FOR UPDATE", Unsupported, "SELECT … FOR UPDATE (a SELECT locks nothing; leave it out)"),
     ("SELECT @@version", Unsupported, "session variables (@@name)"),

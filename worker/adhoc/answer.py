@@ -12,6 +12,7 @@ from domains.language.json_rows import json_value, page_values
 from domains.language.types import Delta, Kind, Row, TableSchema
 from domains.plan.graph import Columns, NodeIndex
 from domains.store.storage import StoredRows, TableRows
+from worker.adhoc.measured import MeasuredEvaluation
 from worker.reader_map import BoundLookup, ReaderLayout
 from worker.reader_map.layout import tie_of, window
 from worker.reader_map.merging import limits
@@ -31,12 +32,17 @@ class Question:
 
     plan: EvaluationPlan
     bound: BoundLookup
+    measured: bool = False
+    """Whether it is asked what its evaluation does: the answer's rows are :class:`NodeMeasure`'s fields then."""
 
 
 def answered(
     question: Question, tables: TableRows, *, most: int = 0, elsewhere: Mapping[NodeIndex, Slices] = NOWHERE
 ) -> Iterator[Rows]:
     """The answer's rows as JSON takes them, some at a time; the rest is :class:`Evaluation`'s."""
+    if question.measured:
+        measured = MeasuredEvaluation(question.plan, tables, most=most, elsewhere=elsewhere)
+        return iter([measured.rows_of(_rows_of(measured, question))])
     parts = answer_rows(question, tables, most=most, elsewhere=elsewhere)
     kinds = [column.type.kind for column in question.plan.nodes[-1].columns[: question.plan.reader.visible]]
     if {Kind.DECIMAL, Kind.BLOB, Kind.NULL}.isdisjoint(kinds):
@@ -52,11 +58,15 @@ def answer_rows(
     Without ORDER BY and LIMIT rows go out as they come. Else they are ordered as the reader map orders them, rows that
     are equal to ORDER BY too: so a SELECT is answered the same by a view that is kept of it and without one.
     """
+    return _rows_of(Evaluation(question.plan, tables, most=most, elsewhere=elsewhere), question)
+
+
+def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
     plan, bound = question.plan, question.bound
     layout = ReaderLayout(0, plan.reader, plan.nodes[-1].columns)
     visible = plan.reader.visible
     nothing = [plan.reader.empty[:visible]] if plan.reader.empty is not None else []
-    parts = _found(Evaluation(plan, tables, most=most, elsewhere=elsewhere), layout, bound)
+    parts = _found(evaluation, layout, bound)
     limit, offset = limits(layout, bound.limit, bound.offset)
     if not plan.reader.order and limit is None and not offset:
         any_rows = False

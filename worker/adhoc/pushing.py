@@ -49,7 +49,7 @@ def divided(question: Question) -> Division:
     wanted = {parent for node in divided if node.index not in rows | parts.keys() for parent in node.parents}
     tops = [index for index in rows if index in wanted or index == plan.nodes[-1].index]
     parts |= {index: _part(plan, _chain(nodes, index)) for index in tops}
-    rest = Question(replace(plan, nodes=tuple(divided)), question.bound)
+    rest = replace(question, plan=replace(plan, nodes=tuple(divided)))
     return Division(rest, _narrowed(rest, parts))
 
 
