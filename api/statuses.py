@@ -44,6 +44,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Unavailable: 503,
     errors.OutcomeUnknown: 503,
     errors.NotServed: 503,
+    errors.RowsChanged: 503,
     errors.NoLeader: 503,
     errors.LeaderLost: 503,
     StaleEpoch: 503,

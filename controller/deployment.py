@@ -146,6 +146,8 @@ class WriteResult:
     first_id: int | None = None
     repeated: bool = False
     """Whether a write with this number was done before; then nothing was changed now."""
+    returned: tuple[Row, ...] = ()
+    """The stored rows that RETURNING is about, those of one shard after those of another."""
 
 
 @dataclass(frozen=True, slots=True)

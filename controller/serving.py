@@ -387,7 +387,7 @@ class Serving(ABC):
                 )
             ((shard, operation),) = divided.parts
         written = await self.hosts.write(table.domains[shard], operation, table)
-        return WriteResult(written.rows_affected, written.clock, written.first_id)
+        return WriteResult(written.rows_affected, written.clock, written.first_id, returned=written.returned)
 
     def _target(self, name: str) -> TableTarget:
         """Raises NotFound with the nearest name."""

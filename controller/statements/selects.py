@@ -86,13 +86,26 @@ class Selects:
         columns, rows, clock = await self._read(await self._prepared(sent), sent, token)
         return StatementResult(columns, tuple(rows)), clock
 
-    async def values(self, statement: SelectStatement, token: Clock) -> list[Row]:
-        """The answer as the engine's values (JSON knows no DECIMAL and no BLOB)."""
+    async def values(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[Row]]:
+        """The columns, and the answer as the engine's values (JSON knows no DECIMAL and no BLOB)."""
         if reads_nothing(statement.query):
-            return list(constant_select(statement.query).rows)
+            constant = constant_select(statement.query)
+            return constant.columns, list(constant.rows)
         sent = SentSelect(statement.sql, statement)
         columns, rows, _ = await self._read(await self._prepared(sent), sent, token)
-        return list(map(json_row_coercer(columns), rows))
+        return columns, list(map(json_row_coercer(columns), rows))
+
+    async def found(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[Row]]:
+        """The columns and the answer as the engine's values, from the base tables as they are now and from no view,
+        which may be behind: for a write that changes what it finds. It counts as none of the SELECTs that are asked."""
+        if self.shapes.mode is AdHocMode.OFF:
+            raise Unsupported("a write whose rows a SELECT chooses: ad_hoc is off", hint="name its rows by their keys")
+        sent = SentSelect(statement.sql, statement)
+        evaluated = await self._plans.evaluated(sent, await self._plans.prepare(sent))
+        planned, plan = await self._plans.in_order(evaluated)
+        asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
+        columns, rows, _ = await self._asked(*asked, None, token, None)
+        return columns, list(map(json_row_coercer(columns), rows))
 
     async def _prepared(self, sent: SentSelect) -> PreparedSelect:
         select = await self._plans.prepare(sent)
@@ -223,7 +236,7 @@ class Selects:
         planned: PlannedView,
         plan: EvaluationPlan,
         arguments: Sequence[Argument],
-        counted: tuple[Shape, Variant],
+        counted: tuple[Shape, Variant] | None,
         token: Clock,
         elsewhere: Elsewhere | None,
     ) -> Answered:
@@ -231,9 +244,10 @@ class Selects:
         began = perf_counter()
         rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
         took = perf_counter() - began
-        for each in counted:
+        for each in counted or ():
             each.seconds += took
-        counted[0].rows += len(rows)
+        if counted is not None:
+            counted[0].rows += len(rows)
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
             finish = partial(_finished, bound, planned.finish, rows)
             rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()

@@ -17,17 +17,20 @@ from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
-from domains.errors import Cancelled, HeadraceError, NotFound
+from domains.errors import Cancelled, HeadraceError, NotFound, RowsChanged
+from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
 from domains.plan.packets import Clock
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
+from migrations.statements.chosen import chosen
 from migrations.statements.constants import miscounted
 from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.statement import (
+    ChosenWrite,
     ConstantSelect,
     Describe,
     Explain,
@@ -50,6 +53,10 @@ from worker.service.child_pool import Turn
 
 TEXT_SHOWN = 1_000
 """Characters of a statement in the list."""
+
+
+CHOOSING_SECONDS = 10.0
+"""For which a write chooses its rows anew because others were faster: each of them got something done."""
 
 
 @dataclass(slots=True)
@@ -216,12 +223,15 @@ class Statements:
             case PendingWrite(subqueries=subqueries):
                 catalog = self._deployment.state.catalog
                 answers = [await self._selects.values(select, clock) for select in subqueries]
-                written = resolve(statement, answers)
+                columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
+                written = resolve(statement, rows, columns)
                 table = written.operation.table.lower()
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
                     # The table was altered while the SELECT was read.
                     return await self._one(prepared, params, clock, whole)
                 return await self._write(written, clock)
+            case ChosenWrite():
+                return await self._choose(statement, prepared, params, clock)
             case SelectStatement():
                 is_learnt = bool(whole) and statement.query is prepared.parsed.expression
                 sent = SentSelect(whole or statement.sql, statement, is_learnt)
@@ -253,6 +263,28 @@ class Statements:
             case _:
                 raise AssertionError(f"{statement} is a definition")
 
+    async def _choose(
+        self, statement: ChosenWrite, prepared: PreparedStatement, params: Sequence[Any], clock: Clock
+    ) -> StatementResult:
+        """Find the rows, then write them; anew where other writes came to them between.
+
+        :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
+        """
+        deadline = monotonic() + CHOOSING_SECONDS
+        while True:
+            catalog, table = self._deployment.state.catalog, statement.schema.name.lower()
+            if catalog.tables.get(table) is not statement.schema:
+                return await self._one(prepared, params, clock)
+            columns, rows = await self._selects.found(statement.select, clock)
+            if self._deployment.state.catalog.tables.get(table) is not statement.schema:
+                continue
+            try:
+                return await self._write(chosen(statement, columns, rows), clock)
+            except RowsChanged:
+                if monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(0)
+
     async def _interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
         catalog, now = self._deployment.state.catalog, self._deployment.now()
         quick = prepared.is_bound_quickly(catalog) or len(prepared.parsed.sql) <= SHORT_TEXT
@@ -268,7 +300,11 @@ class Statements:
         # At once, in the turn in which the operation was made: it goes with the table's version of now.
         written = await self._deployment.write(statement.operation)
         clock.update(latest((clock, written.clock)))
-        return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
+        told = statement.returning
+        if told is None:
+            return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
+        rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
+        return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 
     def _show(self, statement: Shown) -> StatementResult:
         """MySQL's columns under MySQL's names."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from controller.deployment import WriteResult
 from controller.hosts import SchemaChanged
-from domains.errors import HeadraceError, OutcomeUnknown, RowsRefused, Unavailable
+from domains.errors import HeadraceError, OutcomeUnknown, RowsChanged, RowsRefused, Unavailable
 from domains.plan.packets import Insert, Operation, Refused, Written
 from migrations.flow.routing import NumberedPart, Split
 
@@ -46,7 +46,7 @@ async def _one_by_one(divided: Split, limit: int, write: Write) -> list[Written]
 def _told(error: BaseException, written: Sequence[Written]) -> BaseException:
     """The error, saying that it is not the whole story."""
     rows = sum(each.rows_affected for each in written)
-    if rows and isinstance(error, SchemaChanged):
+    if rows and isinstance(error, (SchemaChanged, RowsChanged)):
         # It is not to be made anew, since a part of it is done.
         error = Unavailable(error.message, hint="the rest was not done")
     if rows and isinstance(error, HeadraceError):
@@ -62,6 +62,7 @@ def joined(written: Sequence[Written]) -> WriteResult:
         {base: position for each in written for base, position in each.clock.items()},
         min((each.first_id for each in written if each.first_id is not None), default=None),
         all(each.repeated for each in written),
+        tuple([row for each in written for row in each.returned]),
     )
 
 

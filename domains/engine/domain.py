@@ -204,12 +204,12 @@ class Domain:
             stored = known.stored
             repeated = once is not None and is_repeated(stored, once)
             if repeated:
-                deltas, affected, first = NOTHING
+                done = NOTHING
             else:
-                deltas, affected, first = change_table(known, packet.operation)
+                done = change_table(known, packet.operation)
                 if once is not None:
                     stored.remember(once.stream, once.number)
-                if deltas:
+                if deltas := done.deltas:
                     # Rows, index entries, log and position in one atomic write; operators then see the new state.
                     stored.stage(deltas)
                     sequence = self.store.position(table) + 1
@@ -226,9 +226,10 @@ class Domain:
             step.replies.append(Reply(packet.request, failed))
             return
         self.counters.writes += 1
-        self.spread(table, deltas, step)
+        self.spread(table, done.deltas, step)
         position = {known.base: self.clocks.local.get(known.base, 0)}
-        step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
+        written = Written(done.affected, position, done.first, repeated, done.returned)
+        step.replies.append(Reply(packet.request, written))
 
     def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
         """Send a base table's deltas through the graph, and on to what is being backfilled."""

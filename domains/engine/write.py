@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
-from domains.errors import ConstraintViolation, RowsRefused, TypeViolation
+from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
 from domains.language.compile import compile_expression
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.types import Delta, Row, TableSchema, Value
 from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Delete, Insert, Operation, Update
+from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from domains.plan.sharding import shard_of
 from domains.store.row_types import RowTypes
-from domains.store.selecting import selected
+from domains.store.selecting import as_seen, selected
 from domains.store.storage import TableStore
 
 # SET clauses made ready for a statement's rows: each expression compiled and each column's coercion chosen once.
@@ -66,7 +67,7 @@ def _plain(schema: TableSchema, position: int, expression: Expression) -> tuple[
     column, width = schema.columns[position], len(schema.columns)
     if isinstance(expression, Constant):
         return position, -1, coerce(expression.value, column.type, column=column.name)
-    if isinstance(expression, Field) and expression.position >= width:
+    if isinstance(expression, Field) and width <= expression.position < 2 * width:
         source = expression.position - width
         return (position, source, None) if schema.columns[source].type == column.type else None
     return None
@@ -79,7 +80,20 @@ def _step(
     return position, compile_expression(expression), partial(coerce, type=column.type, column=column.name)
 
 
-NOTHING: tuple[list[Delta], int, int | None] = ([], 0, None)
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an operation comes to."""
+
+    deltas: list[Delta]
+    """Consolidated."""
+    affected: int
+    """Rows, as MySQL counts them."""
+    first: int | None = None
+    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
+    returned: tuple[Row, ...] = ()
+
+
+NOTHING = Changes([], 0)
 """The result of an operation that changes nothing."""
 
 
@@ -114,6 +128,7 @@ class TableChange:
         self.schema = written.schema
         self.deltas: Entry = {}
         self.unique = written.unique
+        self.returned: list[Row] = []
         self._now: dict[tuple[Columns, Row], Row | None] = {}
         self.numbered = written.numbered
         self._key_of = written.key_of
@@ -210,9 +225,8 @@ class TableChange:
         )
 
 
-def change_table(table: WrittenTable, operation: Operation) -> tuple[list[Delta], int, int | None]:
-    """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), and the first AUTO_INCREMENT
-    value that was generated for a row which was inserted.
+def change_table(table: WrittenTable, operation: Operation) -> Changes:
+    """Work an operation out.
 
     Raises ConstraintViolation or TypeViolation; then nothing has changed.
     """
@@ -224,6 +238,8 @@ def change_table(table: WrittenTable, operation: Operation) -> tuple[list[Delta]
             affected, first = _update(change, operation), None
         case Delete():
             affected, first = _delete(change, operation), None
+        case Amend():
+            affected, first = _amend(change, operation), None
         case _:
             assert_never(operation)
     change.check_shard()
@@ -232,7 +248,7 @@ def change_table(table: WrittenTable, operation: Operation) -> tuple[list[Delta]
     misfit = table.types.misfit([row for row, weight in deltas if weight > 0])  # Whoever sent the rows.
     if misfit is not None:
         raise TypeViolation(f'table "{table.schema.name}": {misfit[1]}')
-    return deltas, affected, first
+    return Changes(deltas, affected, first, tuple(change.returned))
 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
@@ -246,32 +262,41 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
         return _insert_all(change, rows), _first(change, rows, generated)
     if not change.unique:
         change.insert_bag(rows)
+        if operation.returning:
+            change.returned += rows
         return len(rows), _first(change, rows, generated)
     change.prefetch(rows)
     assigning: Assigning | None = None
     affected = 0
     inserted: list[Row] = []
+    returning = operation.returning
     for number, row in enumerate(rows, 1):
         change.require(row, number)
         found = change.conflict(row)
+        stored = row
         if found is None:
             change.insert(row)
             inserted.append(row)
             affected += 1
         elif operation.on_conflict == "error":
             raise change.refuse(row, found[0], number)
+        elif operation.on_conflict == "ignore":
+            continue
         elif operation.on_conflict == "replace":
             affected += 1
-            if found == (change.unique[-1], row):
-                continue  # MySQL changes a row that it meets by the last key in place: nothing goes, nothing comes.
-            while (found := change.conflict(row)) is not None:
-                change.remove(found[1])
-                affected += 1
-            change.insert(row)
-            inserted.append(row)
-        elif operation.on_conflict == "update":
+            if found != (change.unique[-1], row):
+                while (found := change.conflict(row)) is not None:
+                    change.remove(found[1])
+                    affected += 1
+                change.insert(row)
+                inserted.append(row)
+            # MySQL changes a row that it meets by the last key in place: nothing goes, nothing comes.
+        else:
             assigning = assigning or Assigning(change.schema, operation.assignments)
-            affected += _update_instead(change, found[1], row, assigning, number)
+            stored = assigning(found[1], (*row, *operation.beside[number - 1]) if operation.beside else row)
+            affected += _update_instead(change, found[1], stored, assigning, number)
+        if returning:
+            change.returned.append(stored)
     return affected, _first(change, inserted, generated)
 
 
@@ -349,9 +374,8 @@ def _count_past(change: TableChange, operation: Operation) -> None:
         change.table.raise_auto_increment(max(set_to, default=0))
 
 
-def _update_instead(change: TableChange, old: Row, wanted: Row, assigning: Assigning, number: int) -> int:
-    """ON DUPLICATE KEY UPDATE: the assignments see the stored row followed by the row that was to be inserted."""
-    new = assigning(old, wanted)
+def _update_instead(change: TableChange, old: Row, new: Row, assigning: Assigning, number: int) -> int:
+    """ON DUPLICATE KEY UPDATE."""
     if new == old:
         return 0
     if change.keeps_keys(assigning):
@@ -372,13 +396,20 @@ def _replace(change: TableChange, old: Row, new: Row, number: int, weight: int =
 
 
 def _update(change: TableChange, operation: Update) -> int:
-    """All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself."""
     rows = selected(change.table, operation)
     if not rows:
         return 0
     assigning = Assigning(change.schema, operation.assignments)
     changed = [(row, new, weight) for row, weight in rows if (new := assigning(row, ())) != row]
-    if change.keeps_keys(assigning):
+    return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))
+
+
+def _replace_all(change: TableChange, changed: Sequence[tuple[Row, Row, int]], *, keeps_keys: bool) -> int:
+    """(old row, new row, how many) of each; how many rows that are.
+
+    All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself.
+    """
+    if keeps_keys:
         for number, (old, new, weight) in enumerate(changed, 1):
             change.amend(old, new, number, weight)
         return sum([weight for _, _, weight in changed])
@@ -401,4 +432,25 @@ def _delete(change: TableChange, operation: Delete) -> int:
     for row, weight in selected(change.table, operation):
         change.remove(row, weight)
         affected += weight
+        if operation.returning:
+            change.returned += [row] * weight
     return affected
+
+
+def _amend(change: TableChange, operation: Amend) -> int:
+    """:raises RowsChanged: a row is not there as it was seen."""
+    found = as_seen(change.table, operation)
+    if found is None:
+        raise RowsChanged(
+            f'rows of table "{change.schema.name}" that were chosen were changed before they were written',
+            hint="try again",
+        )
+    if operation.assignments is None:
+        for row, weight, _ in found:
+            change.remove(row, weight)
+            if operation.returning:
+                change.returned += [row] * weight
+        return sum([weight for _, weight, _ in found])
+    assigning = Assigning(change.schema, operation.assignments)
+    changed = [(row, new, weight) for row, weight, extra in found if (new := assigning(row, extra)) != row]
+    return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))

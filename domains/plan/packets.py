@@ -69,7 +69,12 @@ class Insert:
     """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE);
     or ``list``, which is ``error`` that names every refused row, not only the first (:class:`Refused`)."""
     assignments: tuple[tuple[int, Expression], ...] = ()
-    """For ``update``: (position, expression over the old row ++ the row that was to be inserted)."""
+    """For ``update``: (position, expression over the old row ++ the row that was to be inserted ++ what stands beside
+    it)."""
+    beside: tuple[Row, ...] = ()
+    """For each row, further values of the SELECT that it is from; () where nothing is set to them."""
+    returning: bool = False
+    """Whether the stored rows are told, as in MariaDB's RETURNING."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,28 @@ class Delete:
     where: Expression | None
     access: Access = ()
     limit: int | None = None
+    returning: bool = False
+    """Whether the deleted rows are told."""
 
 
-Operation = Insert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """Change or delete rows that a SELECT has chosen, if all of them are stored still as it saw them."""
+
+    table: str
+    rows: tuple[Row, ...]
+    """Of the stored width; what they have in dropped columns says nothing."""
+    beside: tuple[Row, ...] = ()
+    """For each row, what the SELECT computed for it; () where it computed nothing."""
+    assignments: tuple[tuple[int, Expression], ...] | None = None
+    """(position, expression over the row ++ what stands beside it); None deletes the rows."""
+    single: bool = False
+    """Where equal rows are stored several times, a row stands for one of them, and not for all."""
+    returning: bool = False
+    """Whether the deleted rows are told."""
+
+
+Operation = Insert | Update | Delete | Amend
 
 
 # --- packets ----------------------------------------------------------------------------------------------------
@@ -235,6 +259,8 @@ class Written:
     """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     repeated: bool = False
     """Its number was done before: nothing was changed now."""
+    returned: tuple[Row, ...] = ()
+    """The stored rows that RETURNING is about."""
 
 
 @dataclass(frozen=True, slots=True)

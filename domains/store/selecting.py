@@ -13,7 +13,7 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import Delta, Row, Value
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Access, Delete, Update
+from domains.plan.packets import Access, Amend, Delete, Update
 from domains.store.storage import TableStore
 
 
@@ -100,3 +100,41 @@ def _equalities(where: Expression) -> list[tuple[int, Value]] | None:
             return None
         found.append((column.position, constant.value))
     return found
+
+
+# The rows that a SELECT has chosen, looked up again in the step that writes them.
+
+
+def as_seen(table: TableStore, operation: Amend) -> list[tuple[Row, int, Row]] | None:
+    """(stored row, how many, what stands beside it) of each row of the operation; None where one is not there."""
+    schema = table.schema
+    seen_by = key_function(schema.live())
+    wanted: dict[Row, list[Row]] = {}
+    """What stands beside each row, as often as the row was chosen."""
+    for number, row in enumerate(operation.rows):
+        wanted.setdefault(seen_by(row), []).append(operation.beside[number] if operation.beside else ())
+    stored: dict[Row, list[Delta]] = {}
+    for delta in _looked_up(table, operation.rows):
+        if (seen := seen_by(delta[0])) in wanted:
+            stored.setdefault(seen, []).append(delta)
+    found: list[tuple[Row, int, Row]] = []
+    for seen, beside in wanted.items():
+        left = len(beside)
+        for row, weight in stored.get(seen, ()):
+            taken = min(weight, left) if operation.single else weight
+            left -= taken
+            if taken:
+                found.append((row, taken, beside[0]))
+        if left > 0 and (operation.single or seen not in stored):
+            return None
+    return found
+
+
+def _looked_up(table: TableStore, rows: Iterable[Row]) -> Iterable[Delta]:
+    """At least the stored rows that equal one of ``rows``, each once."""
+    schema = table.schema
+    columns = schema.primary_key or table.best_key(schema.live())
+    keys = list(dict.fromkeys(map(key_function(columns), rows)))
+    if not columns or any(None in key for key in keys):
+        return table.find((), ())
+    return [delta for found in table.find_many(columns, keys) for delta in found]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from domains.errors import Unsupported
 from domains.language.types import Row, TableSchema
-from domains.plan.packets import Delete, Insert, Operation, Update
+from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from domains.plan.sharding import shard_of
 
 
@@ -38,7 +38,7 @@ class Split:
         """The ``number``-th part, once the parts before it have affected so many rows; None when that is enough."""
         assert self.limit is not None, "the parts do not wait for one another"
         shard, operation = self.parts[number]
-        assert not isinstance(operation, Insert)
+        assert not isinstance(operation, (Insert, Amend))
         left = self.limit - affected
         return (shard, replace(operation, limit=left)) if left > 0 or number == 0 else None
 
@@ -54,6 +54,8 @@ def split(operation: Operation, schema: TableSchema, shards: int, turn: int = 0)
         return Split(((0, operation),))
     if isinstance(operation, Insert):
         return _split_rows(operation, schema, factor, turn)
+    if isinstance(operation, Amend):
+        return _split_chosen(operation, schema, factor)
     numbers = _shards_of(operation, schema, factor)
     limit = operation.limit if len(numbers) > 1 else None
     return Split(tuple((number, operation) for number in numbers), limit)
@@ -64,13 +66,36 @@ def _split_rows(operation: Insert, schema: TableSchema, factor: int, turn: int) 
     column = schema.shard_column
     numbered = schema.columns[column].auto_increment
     rows: dict[int, list[Row]] = {}
-    for row in operation.rows:
+    beside: dict[int, list[Row]] = {}
+    for place, row in enumerate(operation.rows):
         value = row[column]
         number = turn % factor if numbered and value is None else shard_of(value, factor)
         rows.setdefault(number, []).append(row)
+        if operation.beside:
+            beside.setdefault(number, []).append(operation.beside[place])
     if len(rows) <= 1:
         return Split(((next(iter(rows), 0), operation),))
-    return Split(tuple((number, replace(operation, rows=tuple(rows[number]))) for number in sorted(rows)))
+    return Split(
+        tuple(
+            (number, replace(operation, rows=tuple(rows[number]), beside=tuple(beside.get(number, ()))))
+            for number in sorted(rows)
+        )
+    )
+
+
+def _split_chosen(operation: Amend, schema: TableSchema, factor: int) -> Split:
+    """Each row to where it is stored, with what stands beside it."""
+    places: dict[int, list[int]] = {}
+    for place, row in enumerate(operation.rows):
+        places.setdefault(shard_of(row[schema.shard_column], factor), []).append(place)
+    if not places:
+        return Split(((0, operation),))
+
+    def part(own: list[int]) -> Amend:
+        beside = tuple([operation.beside[place] for place in own]) if operation.beside else ()
+        return replace(operation, rows=tuple([operation.rows[place] for place in own]), beside=beside)
+
+    return Split(tuple((number, part(places[number])) for number in sorted(places)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,14 @@ class Parser(MySQLParser):
         TokenType.REPLACE: lambda self: self._parse_replace(),
     }
 
+    def _parse_delete(self) -> exp.Delete:
+        """RETURNING comes last in MariaDB, behind LIMIT."""
+        tree: exp.Delete = super()._parse_delete()
+        returning = self._parse_returning()
+        if returning is not None:
+            tree.set("returning", returning)
+        return tree
+
     ddl_query: tuple[int, int] | None = None
     """Where the SELECT of a CREATE starts in the text, and where it ends."""
 

@@ -109,7 +109,7 @@ def list_outputs(block: SelectBlock) -> None:
         else:
             found = [(output_name(item), block.translate(item, "the SELECT list"))]
             written.append(item)
-        block.outputs += [Output(_unique(name, taken), expression) for name, expression in found]
+        block.outputs += [Output(unique_name(name, taken), expression) for name, expression in found]
     if written != block.node.expressions:
         block.context.edits.append(lambda: block.node.set("expressions", written))
 
@@ -148,7 +148,7 @@ def output_name(item: exp.Expr) -> str:
     return item.name if isinstance(item, exp.Column) else text_of(item)
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
     """``id``, ``id_2``, ``id_3`` …"""
     candidate, count = name, 1
     while candidate.lower() in taken:

@@ -44,7 +44,7 @@ def read_alone(
     if prepared.parameters:
         raise miscounted("text", prepared.parameters, 0)
     statement = prepared.interpret(Catalog(MappingProxyType(dict(tables)), shards=shards), (), now)
-    if not isinstance(statement, WriteStatement):
+    if not isinstance(statement, WriteStatement) or statement.returning is not None:
         return
     operation = statement.operation
     if not isinstance(operation, Insert):

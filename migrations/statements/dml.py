@@ -10,20 +10,22 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.comparands import comparand, equal_value
 from domains.language.rewriting import fold
-from domains.language.types import Kind, Row, SqlType, TableSchema, Value
+from domains.language.types import Column, Kind, Row, SqlType, TableSchema, Value
 from domains.plan.graph import Columns
-from domains.plan.packets import Access, Delete, Operation, Update
+from domains.plan.packets import Access, Delete, Insert, Operation, Update
 from domains.store.selecting import keys_of
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import and_parts
+from migrations.query.select import output_name, unique_name
+from migrations.statements.chosen import choose, is_joined
 from migrations.statements.constants import constant_of, placeholders, value_of
 from migrations.statements.definitions.sharded import refuse_moving
-from migrations.statements.insert import insert
+from migrations.statements.insert import insert, with_columns_beside
 from migrations.statements.names import written_table
-from migrations.statements.statement import PendingWrite, WriteStatement
+from migrations.statements.statement import ChosenWrite, PendingWrite, Returning, WriteStatement
 from migrations.statements.stored import assignments
 from migrations.statements.subqueries import Answers, answered, select_of, subqueries
 
@@ -115,7 +117,9 @@ def exact_value(value: Value, type: SqlType) -> Value:
     return equal_value(constant_of(value).type, type, value)
 
 
-def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str) -> WriteStatement | PendingWrite:
+def write(
+    parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str
+) -> WriteStatement | PendingWrite | ChosenWrite:
     """The operation, or what must be asked before it is known.
 
     :raises ConstraintViolation: a NOT NULL column has neither value nor default (row, column).
@@ -124,27 +128,66 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     """
     node = parsed.expression
     _refuse_clauses(node)
+    if isinstance(node, (exp.Update, exp.Delete)) and (is_joined(node) or node.args.get("with_")):
+        if node.args.get("returning"):
+            raise Unsupported("RETURNING of a write with joins or WITH", hint="SELECT the rows first")
+        return choose(node, catalog, params, now)
     schema = written_table(catalog, _target(node))
+    if isinstance(node, exp.Insert):
+        node = with_columns_beside(node, schema)
+    told = returning(node, schema, now)
     context = _context(node, schema, params, now)
-    for found in context.subqueries:
-        _refuse_correlated(node, found, schema, catalog)
+    if isinstance(node, (exp.Update, exp.Delete)):
+        ordered = node.args.get("order") and node.args.get("limit")
+        if ordered or any(_needs_row(node, found, schema, catalog) for found in context.subqueries):
+            return replace(choose(node, catalog, params, now), returning=told)
     selects = tuple(select_of(found, context.values) for found in context.subqueries)
     # With empty answers too, so that errors come before any subquery runs.
     operation = _operation(context, [()] * len(selects))
-    if not isinstance(operation, Delete):
+    if isinstance(operation, (Insert, Update)):
         refuse_moving(schema, (position for position, _ in operation.assignments), catalog.shards)
-    return PendingWrite(schema, selects, node, params, now) if selects else WriteStatement(operation)
+    if selects:
+        return PendingWrite(schema, selects, node, params, now)
+    return WriteStatement(operation, told)
 
 
-def resolve(pending: PendingWrite, answers: Answers) -> WriteStatement:
-    """The write, given the rows of each of its ``subqueries`` (values as the engine has them, not as JSON has them).
+def resolve(pending: PendingWrite, answers: Answers, columns: Sequence[tuple[Column, ...]] = ()) -> WriteStatement:
+    """The write, given the rows of each of its ``subqueries`` (values as the engine has them, not as JSON has them),
+    and their columns, which matter only to ON DUPLICATE KEY UPDATE of an INSERT … SELECT.
 
     :raises SqlError: an answer has more rows or columns than its place allows.
     """
     assert len(answers) == len(pending.subqueries), "one answer for each subquery"
-    return WriteStatement(
-        _operation(_context(pending.expression, pending.schema, pending.params, pending.now), answers)
-    )
+    node, schema = pending.expression, pending.schema
+    context = _context(node, schema, pending.params, pending.now)
+    source = node.args.get("expression") if isinstance(node, exp.Insert) else None
+    given = next((of for n, of in zip(context.subqueries, columns, strict=False) if n is source), ())
+    return WriteStatement(_operation(context, answers, given), returning(node, schema, pending.now))
+
+
+def returning(node: exp.Expr, schema: TableSchema, now: str) -> Returning | None:
+    """:raises Unsupported: of an UPDATE, or with a subquery."""
+    clause = node.args.get("returning")
+    if clause is None:
+        return None
+    if isinstance(node, exp.Update):
+        raise Unsupported("UPDATE with RETURNING", hint="SELECT the rows afterwards")
+    scope, taken = Scope.of_table(schema, _target(node).alias or None), set[str]()
+    columns: list[Column] = []
+    expressions: list[Expression] = []
+    for item in clause.expressions:
+        if item.find(exp.Query) is not None:
+            raise Unsupported("a subquery in RETURNING", hint="SELECT it afterwards")
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            found: list[tuple[str, Expression]] = [
+                (bound.name, bound.field) for bound in scope.star(getattr(item, "table", "") or "")
+            ]
+        else:
+            value = item.this if isinstance(item, exp.Alias) else item
+            found = [(output_name(item), fold(scalar(value, scope, Setting(now=now, place="RETURNING"))))]
+        columns += [Column(unique_name(name, taken), each.type) for name, each in found]
+        expressions += [each for _, each in found]
+    return Returning(tuple(columns), tuple(expressions))
 
 
 def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
@@ -180,20 +223,22 @@ def _context(node: exp.Expr, schema: TableSchema, params: tuple[Value, ...], now
     return _Context(node, schema, values, tuple(subqueries(node)), now)
 
 
-def _operation(context: _Context, answers: Answers) -> Operation:
+def _operation(context: _Context, answers: Answers, columns: Sequence[Column] = ()) -> Operation:
     node, schema = context.node, context.schema
     if isinstance(node, exp.Insert):
         source = node.args.get("expression")
         selected = next((rows for n, rows in zip(context.subqueries, answers, strict=True) if n is source), None)
-        return insert(node, schema, lambda scope: context.setting(scope, answers), selected, context.now)
+        return insert(node, schema, lambda scope: context.setting(scope, answers), selected, columns, context.now)
     target = _target(node)
     scope = Scope.of_table(schema, target.alias or None)
     setting = context.setting(scope, answers)
     clause = node.args.get("where")
     where = None if clause is None else fold(scalar(clause.this, scope, setting))
     limit = _limit(node, setting)
+    for item in node.args["order"].expressions if node.args.get("order") is not None else ():
+        scalar(item.this, scope, setting)  # All rows go before any comes, so without LIMIT their order says nothing.
     if isinstance(node, exp.Delete):
-        return Delete(schema.name, where, access(where, schema), limit)
+        return Delete(schema.name, where, access(where, schema), limit, node.args.get("returning") is not None)
     changes = assignments(node.expressions, schema, scope, setting, context.now)
     return Update(schema.name, where, changes, access(where, schema), limit)
 
@@ -213,28 +258,29 @@ def _target(node: exp.Expr) -> exp.Expr:
     return target.this if isinstance(target, exp.Schema) else target
 
 
-def _refuse_correlated(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, catalog: Catalog) -> None:
-    """The row of the write is not in a subquery's reach. By its table's name or alias, or by the name of a column that
-    only the written table has, that is what is meant."""
-    target = _target(node)
-    name = target.alias_or_name.lower()
+def _needs_row(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, catalog: Catalog) -> bool:
+    """Whether the answer may depend on the row that is written, or is compared with several of its columns.
+
+    A column of the written row is one with the name or alias of its table, or one that only the written table has. What
+    a view or a subquery shows is not known here: there, what has the name of one of its columns may be meant.
+    """
+    if isinstance(subquery, exp.In) and isinstance(subquery.this, exp.Tuple):
+        return True
+    if isinstance(subquery.parent, exp.Binary) and subquery.parent.find(exp.Tuple) is not None:
+        return True
+    if isinstance(subquery, exp.In):
+        subquery = subquery.args["query"]
+    name = _target(node).alias_or_name.lower()
     own = {part.alias_or_name.lower() for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE)}
-    outer = frozenset() if isinstance(node, exp.Insert) else _names(schema)
-    for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Alias):
-        read = catalog.tables.get(part.name.lower()) if isinstance(part, exp.Table) else None
-        if isinstance(part, exp.Alias):
-            outer -= {part.alias.lower()}
-        elif read is not None:
+    outer = _names(schema)
+    for part in subquery.find_all(exp.Table):
+        read = catalog.tables.get(part.name.lower())
+        if read is not None:
             outer -= _names(read)
-        elif part is not subquery:
-            outer = frozenset()  # What a view or a subquery shows is known when it is planned, which says the rest.
     for column in subquery.find_all(exp.Column):
-        written = f"{column.table}.{column.name}" if column.table else column.name
         if (column.table.lower() == name and name not in own) if column.table else column.name.lower() in outer:
-            raise Unsupported(
-                f'correlated subquery in {node.key.upper()}: "{written}" is of the written row',
-                hint="WHERE key IN (SELECT …), with a subquery that does not use the row",
-            )
+            return True
+    return False
 
 
 def _names(schema: TableSchema) -> frozenset[str]:
@@ -246,16 +292,10 @@ def _refuse_clauses(node: exp.Expr) -> None:
     target = _target(node)
     if not isinstance(target, exp.Table):
         raise SqlError(f"{verb} names no table")
+    if isinstance(node, exp.Insert) and node.args.get("with_"):
+        raise Unsupported(f"{verb} with WITH", hint=f"{verb} INTO … WITH … SELECT")
     many = node.args.get("tables") or ()
-    if target.args.get("joins") or node.args.get("using") or len(many) > 1:
-        raise Unsupported(f"{verb} of several tables", hint=f"{verb} one table, WHERE id IN (SELECT … FROM the others)")
-    if many and many[0].name.lower() not in (target.alias_or_name.lower(), target.name.lower()):
+    if many and not is_joined(node) and many[0].name.lower() not in (target.alias_or_name.lower(), target.name.lower()):
         raise SqlError(f'{verb} names "{many[0].name}", which FROM does not have')
-    if node.args.get("order"):
-        raise Unsupported(f"{verb} with ORDER BY", hint=f"{verb} … WHERE id IN (SELECT … ORDER BY … LIMIT …)")
-    if node.args.get("with_"):
-        raise Unsupported(f"{verb} with WITH", hint="put the WITH inside of the subquery")
-    if node.args.get("returning"):
-        raise Unsupported(f"{verb} with RETURNING", hint="SELECT the rows afterwards")
     if target.args.get("partition") or node.args.get("partition"):
         raise Unsupported(f"{verb} with PARTITION")

@@ -17,7 +17,7 @@ from typing import Any
 
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import BOOL, TableSchema, Value
-from domains.plan.packets import Delete, Insert, Operation, Update
+from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.scalar import conjuncts
@@ -96,10 +96,12 @@ def _stated(value: Value) -> Value:
 
 def template_of(node: exp.Expr, schema: TableSchema, operation: Operation) -> Template | None:
     """The template of a tree that was interpreted as ``operation``; None where it has another form than these."""
+    if node.args.get("returning") is not None:
+        return None
     numbers = {id(mark): number for number, mark in enumerate(placeholders(node))}
     if isinstance(operation, Insert):
         return _of_insert(node, schema, operation, len(numbers))
-    if operation.limit is not None or operation.where is None:
+    if isinstance(operation, Amend) or operation.limit is not None or operation.where is None:
         return None
     conditions = _conditions(node, schema, numbers)
     changes = _changes(node, schema, numbers) if isinstance(operation, Update) else None

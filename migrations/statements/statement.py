@@ -7,8 +7,10 @@ ask first (``DELETE … WHERE id IN (SELECT …)``) is a :class:`PendingWrite` u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from domains.language.compile import compile_expression
 from domains.language.expressions import Expression
 from domains.language.types import Column, Row, TableSchema, Value
 from domains.plan.packets import Operation
@@ -95,8 +97,37 @@ class ConstantSelect:
 
 
 @dataclass(frozen=True, slots=True)
+class Returning:
+    """What MariaDB's RETURNING tells of the rows."""
+
+    columns: tuple[Column, ...]
+    expressions: tuple[Expression, ...]
+    """Over a stored row."""
+
+    def rows(self, stored: Sequence[Row]) -> list[Row]:
+        evaluate = [compile_expression(expression) for expression in self.expressions]
+        return [tuple([each(row) for each in evaluate]) for row in stored]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteStatement:
     operation: Operation
+    returning: Returning | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenWrite:
+    """UPDATE or DELETE of the rows that a SELECT chooses: ask it, then ``chosen.chosen``."""
+
+    schema: TableSchema
+    """The table that is written to, as it was when the statement was read."""
+    select: SelectStatement
+    """The live columns of the table, then what is set where it depends on more than the row."""
+    changes: tuple[tuple[int, Expression | int], ...] | None
+    """(position, expression over the stored row, or a number: which of the SELECT's further columns); None: DELETE."""
+    single: bool
+    """With LIMIT a row stands for one of those that equal it."""
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +138,7 @@ class PendingWrite:
     """The table that is written to, as it was when the statement was read."""
     subqueries: tuple[SelectStatement, ...]
     expression: exp.Expr = field(compare=False, repr=False)
+    """The statement; the SELECT of an INSERT also gives the columns that ON DUPLICATE KEY UPDATE names of it."""
     params: tuple[Value, ...]
     now: str
 
@@ -230,6 +262,7 @@ Statement = (
     | ConstantSelect
     | WriteStatement
     | PendingWrite
+    | ChosenWrite
     | ShowTables
     | ShowViews
     | Describe

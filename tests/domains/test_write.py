@@ -10,12 +10,12 @@ from collections import Counter
 import pytest
 
 from domains.engine.write import WrittenTable, change_table
-from domains.errors import ConstraintViolation, TypeViolation
+from domains.errors import ConstraintViolation, RowsChanged, TypeViolation
 from domains.language.expressions import Expression
 from domains.language.types import BIGINT, TEXT, Row, SqlType, TableColumn, TableSchema
 from domains.language.types import Kind as Kinds
 from domains.plan.graph import Columns
-from domains.plan.packets import Access, Delete, Insert, Operation, Update
+from domains.plan.packets import Access, Amend, Delete, Insert, Operation, Update
 from domains.store.memory_store import MemoryStore
 from tests.domains.graphs import call, column, constant, equals
 
@@ -28,19 +28,21 @@ class Table:
     def __init__(self, *columns: TableColumn, key: Columns = (), unique: tuple[Columns, ...] = ()) -> None:
         self.store = MemoryStore()
         self.table = self.store.create_table(TableSchema("t", columns, key, unique))
+        self.returned: tuple[Row, ...] = ()
 
     def do(self, operation: Operation) -> tuple[int, int | None]:
         """Rows affected, and the first AUTO_INCREMENT value."""
         try:
-            deltas, affected, first = change_table(WrittenTable(self.table), operation)
+            done = change_table(WrittenTable(self.table), operation)
         except Exception:
             self.store.rollback()
             raise
+        deltas, self.returned = done.deltas, done.returned
         assert len({row for row, _ in deltas}) == len(deltas), "deltas are consolidated"
         if deltas:
             self.table.stage(deltas)
             self.store.commit([("t", self.store.position("t") + 1, deltas)])
-        return affected, first
+        return done.affected, done.first
 
     def insert(self, *rows: Row, on_conflict: str = "error", set: tuple[tuple[int, Expression], ...] = ()) -> int:
         return self.do(Insert("t", rows, on_conflict, set))[0]
@@ -320,3 +322,76 @@ def test_a_row_of_another_width_is_refused_and_nothing_happens() -> None:
         with pytest.raises(TypeViolation, match="columns"):
             table.do(Insert("t", ((2, 2), row)))
     assert table.do(Insert("t", ((2, 2),))) == (1, None)
+
+
+# --- rows that a SELECT has chosen ------------------------------------------------------------------------------------
+
+
+def test_chosen_rows_are_changed_by_what_stands_beside_them() -> None:
+    table = keyed()
+    table.insert((1, "a", 10), (2, "b", 20), (3, None, 30))
+    changes = ((2, column(3)), (1, call("concat", column(1, TEXT), constant("!"), type=TEXT)))
+    chosen = ((3, None, 30), (1, "a", 10))
+    assert table.do(Amend("t", chosen, ((7,), (10,)), changes)) == (2, None)
+    assert table.rows() == [(1, "a!", 10), (2, "b", 20), (3, None, 7)]
+    assert table.do(Amend("t", ((2, "b", 20),))) == (1, None)
+    assert table.rows() == [(1, "a!", 10), (3, None, 7)]
+
+
+@pytest.mark.parametrize("seen", [(1, "a", 11), (9, "a", 10), (1, None, 10)])
+def test_a_chosen_row_that_is_another_by_now_changes_nothing(seen: Row) -> None:
+    table = keyed()
+    table.insert((1, "a", 10), (2, "b", 20))
+    with pytest.raises(RowsChanged):
+        table.do(Amend("t", ((2, "b", 20), seen)))
+    assert table.rows() == [(1, "a", 10), (2, "b", 20)]
+
+
+def test_a_chosen_row_of_a_bag_stands_for_all_copies_or_for_one() -> None:
+    table = bag()
+    rows = [(1, 1), (1, 1), (1, 1), (None, 2), (None, 2)]
+    table.insert(*rows)
+    assert table.do(Amend("t", ((1, 1), (1, 1)), single=True)) == (2, None)
+    assert table.do(Amend("t", ((None, 2),))) == (2, None)
+    assert table.rows() == [(1, 1)]
+    with pytest.raises(RowsChanged):
+        table.do(Amend("t", ((1, 1), (1, 1)), single=True))
+    assert table.do(Amend("t", ((1, 1),), ((5,),), ((0, column(2)),), single=True)) == (1, None)
+    assert table.rows() == [(5, 1)]
+
+
+def test_chosen_rows_may_not_double_a_key() -> None:
+    table = keyed()
+    table.insert((1, "a", 10), (2, "b", 20))
+    swap = Amend("t", ((1, "a", 10), (2, "b", 20)), ((2,), (1,)), ((0, column(3)),))
+    assert table.do(swap) == (2, None)
+    assert table.rows() == [(1, "b", 20), (2, "a", 10)]
+    with pytest.raises(ConstraintViolation, match="row 1: unique key"):
+        table.do(Amend("t", ((1, "b", 20),), (), ((1, constant("a")),)))
+
+
+# --- RETURNING --------------------------------------------------------------------------------------------------------
+
+
+def test_the_rows_that_are_told() -> None:
+    table = keyed()
+    table.do(Insert("t", ((1, "a", 10), (2, "b", 20)), returning=True))
+    assert table.returned == ((1, "a", 10), (2, "b", 20))
+    table.do(Insert("t", ((1, "x", 0), (3, "c", 30)), "ignore", returning=True))
+    assert table.returned == ((3, "c", 30),)
+    table.do(Insert("t", ((1, "x", 7), (4, "d", 40)), "update", ((2, column(5)),), returning=True))
+    assert table.returned == ((1, "a", 7), (4, "d", 40))
+    table.do(Insert("t", ((1, "b", 0),), "replace", returning=True))
+    assert table.returned == ((1, "b", 0),)
+    table.do(Delete("t", equals(0, 3), returning=True))
+    assert table.returned == ((3, "c", 30),)
+    table.do(Delete("t", None))
+    assert table.returned == ()
+
+
+def test_copies_in_a_bag_are_told_one_by_one() -> None:
+    table = bag()
+    table.do(Insert("t", ((1, 1), (1, 1)), returning=True))
+    assert table.returned == ((1, 1), (1, 1))
+    table.do(Delete("t", None, limit=1, returning=True))
+    assert table.returned == ((1, 1),)

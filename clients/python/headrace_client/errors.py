@@ -29,6 +29,7 @@
     └── Unavailable            503  stopping, or not started yet
         ├── OutcomeUnknown         503  a write was sent, and its worker or its disk was lost before it answered
         ├── NotServed              503  in a cluster: nobody hosts what was asked for; nothing was done
+        ├── RowsChanged            503  rows that a write had chosen were changed before it was done; nothing was done
         ├── NoLeader               503  in a cluster: nobody takes changes of the graph; nothing was changed
         └── LeaderLost             503  in a cluster: the leader was lost after it was asked for one
 
@@ -182,6 +183,12 @@ class NotServed(Unavailable):
     code = "not_served"
 
 
+class RowsChanged(Unavailable):
+    """A write with a join or a subquery chose its rows, and others wrote to these before it did."""
+
+    code = "rows_changed"
+
+
 class NoLeader(Unavailable):
     code = "no_leader"
 
@@ -275,7 +282,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests),
-        *(NotServed, NoLeader, LeaderLost, ConnectionFailed, ServerFault),
+        *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )

@@ -1,0 +1,220 @@
+"""UPDATE and DELETE whose rows a SELECT chooses: with joins, correlated subqueries, WITH, ORDER BY with LIMIT.
+
+::
+
+    UPDATE t JOIN u ON … SET t.a = u.b + 1 WHERE …
+      ──►  SELECT t.id, t.a, …, u.b + 1 FROM t JOIN u ON … WHERE …       the rows, and what is set beside them
+      ──►  Amend(rows, beside, a = beside[0])                            one step of the engine
+
+The SELECT is evaluated over one cut of the base tables. Another write may come between it and the step that writes, as
+between two statements of an application. The rows that are written are safe from that: the step does nothing unless
+all of them are stored still as the SELECT saw them, and then whoever asks chooses anew.
+
+What is set may name other tables only in the SELECT, so it is computed there. An expression of the row alone is left to
+the step, where a later assignment sees an earlier one's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from domains.errors import SqlError, Unsupported
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.types import Column, Row, TableSchema, Value
+from domains.plan.packets import Amend
+from migrations.catalog import Catalog
+from migrations.parse.reading import exp, text_of
+from migrations.query.expressions import calls
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
+from migrations.statements.constants import NO_COLUMNS, placeholders
+from migrations.statements.definitions.sharded import refuse_moving
+from migrations.statements.names import column_position, written_table
+from migrations.statements.statement import ChosenWrite, SelectStatement, WriteStatement
+from migrations.statements.stored import assignments, is_default
+from migrations.statements.subqueries import literal_node
+
+_CLOCK_TYPES = {"datetime": "DATETIME", "date": "DATE"}
+
+
+def is_joined(node: exp.Expr) -> bool:
+    """Whether UPDATE or DELETE names more than one table."""
+    return bool(node.args.get("using") or node.this.args.get("joins") or len(node.args.get("tables") or ()) > 1)
+
+
+def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value, ...], now: str) -> ChosenWrite:
+    """:raises Unsupported: more than one table is written to, or what is set depends on the order of the assignments.
+    :raises SqlError, UnknownName: the table or column that is written to is not in reach, or ambiguous.
+    """
+    verb = node.key.upper()
+    node = _stated(node, params, now)
+    joined = is_joined(node)
+    if joined and (node.args.get("order") or node.args.get("limit")):
+        raise SqlError(f"{verb} of several tables takes no ORDER BY and no LIMIT", hint="choose the rows in a subquery")
+    source = (node.args.get("using") or [node.this])[0]
+    tables = [source, *(join.this for join in source.args.get("joins") or ())]
+    target, items = _target(node, tables, catalog)
+    alias = target.alias_or_name
+    if target.name.lower() in _ctes(node):
+        raise SqlError(f'"{target.name}" is a name of WITH, which cannot be written to')
+    schema = written_table(catalog, _plain(target))
+    _refuse_unsure(verb, schema, target, source)
+    shown: list[exp.Expr] = [
+        exp.column(exp.to_identifier(schema.columns[at].name, quoted=True), exp.to_identifier(alias, quoted=True))
+        for at in schema.live()
+    ]
+    changes: list[tuple[int, Expression | int]] | None = None
+    if isinstance(node, exp.Update):
+        changes = []
+        scope = Scope.of_table(schema, alias)
+        set_before: set[str] = set()
+        for item in items:
+            position = column_position(schema, item.this.name, item.this)
+            value = item.args["expression"]
+            if is_default(value) or not (_reads_columns(value) if joined else _asks(value)):
+                plain = exp.EQ(this=exp.column(item.this.this), expression=value)
+                changes += assignments([plain], schema, scope, Setting(place=verb), now)
+            else:
+                if not joined:
+                    _refuse_order(value, set_before, alias)
+                changes.append((position, len(shown) - len(schema.live())))
+                shown.append(exp.alias_(exp.paren(value), f"value_{len(shown)}", quoted=True))
+            set_before.add(item.this.name.lower())
+        refuse_moving(schema, (position for position, _ in changes), catalog.shards)
+    select = exp.Select(expressions=shown, from_=exp.From(this=source))
+    for clause in ("with_", "where", "order", "limit"):
+        if node.args.get(clause) is not None:
+            select.set(clause, node.args[clause])
+    statement = SelectStatement(select, text_of(select))
+    return ChosenWrite(schema, statement, None if changes is None else tuple(changes), bool(node.args.get("limit")))
+
+
+def chosen(write: ChosenWrite, columns: Sequence[Column], rows: Sequence[Row]) -> WriteStatement:
+    """The write, given what its SELECT answered (values as the engine has them). A row that several rows of the other
+    tables match is there once, with the first of them."""
+    schema = write.schema
+    live, width = schema.live(), len(schema.columns)
+    found: list[tuple[Row, Row]] = []
+    for answer in rows:
+        values: list[Value] = [None] * width
+        for at, value in zip(live, answer, strict=False):
+            values[at] = value
+        if not any(values[at] is None for at in schema.primary_key):  # An outer join found no row of this table.
+            found.append((tuple(values), answer[len(live) :]))
+    if not write.single:
+        found = list({row: (row, beside) for row, beside in reversed(found)}.values())
+    given: list[tuple[int, Expression]] = []
+    for position, change in write.changes or ():
+        if isinstance(change, int):
+            given.append((position, Field(width + change, columns[len(live) + change].type)))
+        else:
+            given.append((position, change))
+    stored = tuple([row for row, _ in found])
+    beside = tuple([extra for _, extra in found]) if write.changes else ()
+    changes = None if write.changes is None else tuple(given)
+    amend = Amend(schema.name, stored, beside, changes, write.single, returning=write.returning is not None)
+    return WriteStatement(amend, write.returning)
+
+
+def _stated(node: exp.Update | exp.Delete, params: tuple[Value, ...], now: str) -> exp.Update | exp.Delete:
+    """The statement with its parameters, and the time, written as literals: the SELECT has its values in another order,
+    and knows no time."""
+    node = node.copy()
+    for mark, value in zip(placeholders(node), params, strict=True):
+        mark.replace(literal_node(value))
+    setting = Setting(now=now, place=node.key.upper())
+    for part in list(node.find_all(*calls.NODES)):
+        kind = calls.CLOCK.get(calls.spelled(part)[0])
+        if kind in _CLOCK_TYPES:
+            value = scalar(part, NO_COLUMNS, setting)
+            assert isinstance(value, Constant)
+            part.replace(exp.Cast(this=literal_node(value.value), to=exp.DataType.build(_CLOCK_TYPES[kind], "mysql")))
+    return node
+
+
+def _target(
+    node: exp.Update | exp.Delete, tables: Sequence[exp.Expr], catalog: Catalog
+) -> tuple[exp.Table, Sequence[exp.Expr]]:
+    """The table that is written to, as FROM has it, and the assignments."""
+    verb = node.key.upper()
+    by_name = {table.alias_or_name.lower(): table for table in tables if isinstance(table, exp.Table)}
+    if isinstance(node, exp.Delete):
+        named = node.args.get("tables") or [node.this]
+        if len(named) > 1:
+            raise Unsupported("DELETE from several tables", hint="one DELETE for each, in the order of their keys")
+        found = by_name.get(named[0].alias_or_name.lower())
+        if found is None:
+            raise SqlError(f'{verb} names "{named[0].alias_or_name}", which FROM does not have')
+        return found, ()
+    items: list[exp.Expr] = node.expressions
+    reached = []
+    for item in items:
+        if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+            raise SqlError(f'"{text_of(item)[:60]}" is not an assignment', hint="write column = expression")
+        reached.append(_owner(item.this, by_name, catalog))
+    if any(each is not reached[0] for each in reached):
+        raise Unsupported("UPDATE that sets columns of several tables", hint="one UPDATE for each table")
+    return reached[0], items
+
+
+def _owner(column: exp.Column, by_name: dict[str, exp.Table], catalog: Catalog) -> exp.Table:
+    """The table of FROM whose column is set."""
+    if column.table:
+        found = by_name.get(column.table.lower())
+        if found is None:
+            raise SqlError(f'unknown table "{column.table}" in SET')
+        return found
+    if len(by_name) == 1:
+        return next(iter(by_name.values()))
+    having = []
+    for table in by_name.values():
+        known = catalog.tables.get(table.name.lower())
+        if known is not None and known.position(column.name) is not None:
+            having.append(table)
+    if len(having) != 1:
+        what = "is ambiguous" if having else "is in no table that is updated"
+        raise SqlError(f'column "{column.name}" {what}', hint="write table.column")
+    return having[0]
+
+
+def _plain(target: exp.Table) -> exp.Table:
+    return exp.Table(this=target.this, db=target.args.get("db"))
+
+
+def _ctes(node: exp.Expr) -> set[str]:
+    clause = node.args.get("with_")
+    return {cte.alias.lower() for cte in clause.expressions} if clause is not None else set()
+
+
+def _refuse_unsure(verb: str, schema: TableSchema, target: exp.Table, source: exp.Expr) -> None:
+    """Without a primary key, a row of NULLs and none at all look the same behind an outer join."""
+    sides = {str(join.args.get("side") or "").upper() for join in source.args.get("joins") or ()} - {""}
+    if not schema.primary_key and sides and not (target is source and sides == {"LEFT"}):
+        raise Unsupported(
+            f'{verb} of table "{schema.name}", which has no PRIMARY KEY, on the side of an outer join that may be '
+            "missing",
+            hint="use an inner join",
+        )
+
+
+def _asks(node: exp.Expr) -> bool:
+    return node.find(exp.Query, exp.Exists) is not None
+
+
+def _reads_columns(node: exp.Expr) -> bool:
+    return _asks(node) or node.find(exp.Column) is not None
+
+
+def _refuse_order(value: exp.Expr, set_before: set[str], alias: str) -> None:
+    """MySQL assigns from left to right; the SELECT sees the row as it was."""
+    for column in _outer_columns(value, alias):
+        if column.name.lower() in set_before:
+            raise Unsupported(
+                f'a subquery that reads "{column.name}" after it was assigned', hint="assign it after the subquery"
+            )
+
+
+def _outer_columns(value: exp.Expr, alias: str) -> Iterator[exp.Column]:
+    for column in value.find_all(exp.Column):
+        if not column.table or column.table.lower() == alias.lower():
+            yield column

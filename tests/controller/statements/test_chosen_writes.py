@@ -1,0 +1,105 @@
+"""UPDATE and DELETE whose rows a SELECT chooses, while others write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.embedded.local import LocalDeployment
+from controller.statements import sequence
+from controller.statements.selects import Selects
+from controller.statements.shapes import AdHocMode
+from domains.errors import RowsChanged, Unsupported
+
+TABLES = """
+CREATE TABLE t (id INT PRIMARY KEY, n INT);
+CREATE TABLE u (t INT, n INT, PRIMARY KEY (t, n));
+INSERT INTO t VALUES (1, 10), (2, 20), (3, 30);
+INSERT INTO u VALUES (1, 1), (1, 2), (3, 5)
+"""
+JOINED = "UPDATE t JOIN u ON u.t = t.id SET t.n = t.n + 1"
+
+
+@pytest.fixture
+async def deployment(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
+    opened = await LocalDeployment.open(tmp_path)
+    await opened.execute(TABLES)
+    yield opened
+    await opened.close()
+
+
+async def rows(deployment: LocalDeployment) -> list[Any]:
+    (found,), _ = await deployment.execute("SELECT id, n FROM t ORDER BY id")
+    return list(found.rows)
+
+
+def interfered(monkeypatch: pytest.MonkeyPatch, deployment: LocalDeployment, writes: list[str]) -> None:
+    """After each choice of rows another write comes first, while there is one."""
+    plain = Selects.found
+
+    async def found(self: Selects, *arguments: Any) -> Any:
+        answer = await plain(self, *arguments)
+        if writes:
+            await deployment.execute(writes.pop(0))
+        return answer
+
+    monkeypatch.setattr(Selects, "found", found)
+
+
+async def test_no_write_between_is_lost(deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    interfered(monkeypatch, deployment, ["UPDATE t SET n = 100 WHERE id = 1", "DELETE FROM t WHERE id = 3"])
+    (result,), _ = await deployment.execute(JOINED)
+    assert result.rows_affected == 1
+    assert await rows(deployment) == [(1, 101), (2, 20)]
+
+
+async def test_what_is_changed_all_the_time_is_given_up(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "CHOOSING_SECONDS", 0.0)
+    interfered(monkeypatch, deployment, ["UPDATE t SET n = 100 WHERE id = 1"])
+    with pytest.raises(RowsChanged):
+        await deployment.execute(JOINED)
+    assert await rows(deployment) == [(1, 100), (2, 20), (3, 30)]
+
+
+async def test_a_table_that_is_altered_between_is_read_anew(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfered(monkeypatch, deployment, ["ALTER TABLE t ADD COLUMN m INT DEFAULT 7"])
+    await deployment.execute(JOINED)
+    assert await rows(deployment) == [(1, 11), (2, 20), (3, 31)]
+
+
+async def test_takers_of_a_queue_each_get_another_row(deployment: LocalDeployment) -> None:
+    taken = await asyncio.gather(
+        *(deployment.execute("DELETE FROM t ORDER BY id LIMIT 1 RETURNING id") for _ in range(3))
+    )
+    assert sorted(result.rows[0][0] for (result,), _ in taken) == [1, 2, 3]
+    (empty,), _ = await deployment.execute("DELETE FROM t ORDER BY id LIMIT 1 RETURNING id")
+    assert (empty.rows, empty.rows_affected) == ((), 0)
+
+
+async def test_parameters_and_the_time_are_those_of_the_statement(deployment: LocalDeployment) -> None:
+    await deployment.execute("CREATE TABLE d (id INT PRIMARY KEY, at DATETIME, name TEXT)")
+    await deployment.execute("INSERT INTO d (id) VALUES (1), (3)")
+    await deployment.execute(
+        "UPDATE d JOIN t ON t.id = d.id AND t.n > ? SET d.at = NOW(), d.name = CONCAT(t.n, ?) WHERE t.id < ?",
+        [10, "'x", 9],
+    )
+    (found,), _ = await deployment.execute("SELECT id, name, at IS NULL FROM d ORDER BY id")
+    assert list(found.rows) == [(1, None, 1), (3, "30'x", 0)]
+
+
+async def test_without_ad_hoc_selects_none_is_chosen(tmp_path: Path) -> None:
+    opened = await LocalDeployment.open(tmp_path / "off", ad_hoc=AdHocMode.OFF)
+    try:
+        await opened.execute(TABLES)
+        with pytest.raises(Unsupported, match="ad_hoc is off"):
+            await opened.execute(JOINED)
+    finally:
+        await opened.close()
