@@ -231,7 +231,7 @@ class Statements:
                     return await self._one(prepared, params, clock, whole)
                 return await self._write(written, clock)
             case ChosenWrite():
-                return await self._choose(statement, prepared, params, clock)
+                return await self._choose(statement, clock)
             case SelectStatement():
                 is_learnt = bool(whole) and statement.query is prepared.parsed.expression
                 sent = SentSelect(whole or statement.sql, statement, is_learnt)
@@ -263,21 +263,16 @@ class Statements:
             case _:
                 raise AssertionError(f"{statement} is a definition")
 
-    async def _choose(
-        self, statement: ChosenWrite, prepared: PreparedStatement, params: Sequence[Any], clock: Clock
-    ) -> StatementResult:
+    async def _choose(self, statement: ChosenWrite, clock: Clock) -> StatementResult:
         """Find the rows, then write them; anew where other writes came to them between.
 
         :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
         """
-        deadline = monotonic() + CHOOSING_SECONDS
+        deadline, schema = monotonic() + CHOOSING_SECONDS, statement.schema
         while True:
-            catalog, table = self._deployment.state.catalog, statement.schema.name.lower()
-            if catalog.tables.get(table) is not statement.schema:
-                return await self._one(prepared, params, clock)
             columns, rows = await self._selects.found(statement.select, clock)
-            if self._deployment.state.catalog.tables.get(table) is not statement.schema:
-                continue
+            if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
+                raise SchemaChanged(schema.name)
             try:
                 return await self._write(chosen(statement, columns, rows), clock)
             except RowsChanged:

@@ -126,9 +126,9 @@ def _stated(node: exp.Update | exp.Delete, params: tuple[Value, ...], now: str) 
     for part in list(node.find_all(*calls.NODES)):
         kind = calls.CLOCK.get(calls.spelled(part)[0])
         if kind in _CLOCK_TYPES:
-            value = scalar(part, NO_COLUMNS, setting)
-            assert isinstance(value, Constant)
-            part.replace(exp.Cast(this=literal_node(value.value), to=exp.DataType.build(_CLOCK_TYPES[kind], "mysql")))
+            moment = scalar(part, NO_COLUMNS, setting)
+            assert isinstance(moment, Constant)
+            part.replace(exp.Cast(this=literal_node(moment.value), to=exp.DataType.build(_CLOCK_TYPES[kind], "mysql")))
     return node
 
 
