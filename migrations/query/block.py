@@ -20,6 +20,14 @@ Plan = Callable[[exp.Expr, QueryContext], Relation]
 Replacement = Callable[[exp.Expr], Expression | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """WITH ROLLUP: how many of the groups it leaves out in turn, and the column that says how many a row is without."""
+
+    groups: int
+    level: Field
+
+
 @dataclass(slots=True)
 class SelectBlock:
     """Filled in by one pass after the other; expressions are over the wide row of the present stage."""
@@ -37,6 +45,7 @@ class SelectBlock:
     order: list[Sorting] = field(default_factory=list)
     merged: LateGroups | None = None
     """The groups, where they are made when the answer is read; the stage has their rows then."""
+    rolled: Rolled | None = None
     below: Relation | None = None
     """What those groups are made of."""
 

@@ -3,6 +3,11 @@
 Besides what GROUP BY names, a group keeps the columns that its parameters are compared with (each parameter value has
 groups of its own) and the columns that the named ones determine, as MySQL's ONLY_FULL_GROUP_BY allows: a table's
 primary key determines its row.
+
+WITH ROLLUP adds the groups of each shorter beginning of the list, with NULL for what is left out. GROUPING(x) asks of
+each row how many were left out, which is its last column::
+
+    GROUP BY a, b WITH ROLLUP     π a, b, f, 0 (γ a, b; f)  ∪  π a, NULL, f, 1 (γ a; f)  ∪  π NULL, NULL, f, 2 (γ (); f)
 """
 
 from __future__ import annotations
@@ -12,20 +17,22 @@ from dataclasses import replace
 
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
+from domains.language.functions import call
 from domains.language.functions.comparands import is_determined
 from domains.language.rewriting import fold
 from domains.language.types import BIGINT, Column, Kind
 from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm
-from migrations.parse.reading import children, exp
-from migrations.query.block import SelectBlock
+from migrations.parse.reading import children, exp, text_of
+from migrations.query.block import Rolled, SelectBlock
 from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
+from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.late import fields_of, has_parameter
 from migrations.query.expressions.literals import shown
 from migrations.query.expressions.parameters import is_parameterised, own_nodes
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.terms import equality, substituted
 from migrations.query.joins import Arranged, Leaf
-from migrations.query.plan import RelationalPlan, aggregated, projected
+from migrations.query.plan import RelationalPlan, aggregated, projected, united
 from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation
 from migrations.query.source import late_placeholder
 from migrations.query.stage import SelectStage, Wide, stage_of
@@ -45,6 +52,9 @@ def group_rows(block: SelectBlock) -> None:
         node: summary(node, lambda n: block.translate(n, "an aggregate"), is_operand=node in operands)
         for node in aggregates
     }
+    if clause is not None and clause.args.get("rollup"):
+        _roll_up(block, groups, summaries, nodes)
+        return
     if _is_late(block, groups, summaries.values(), nodes, scalar=clause is None):
         if clause is not None or groups:
             groups += _determined(block, groups, nodes)
@@ -64,7 +74,7 @@ def _later_nodes(select: exp.Select) -> list[exp.Expr]:
 
 
 def _group_expressions(block: SelectBlock, clause: exp.Group) -> list[Expression]:
-    for modifier in ("rollup", "cube", "grouping_sets", "totals"):
+    for modifier in ("cube", "grouping_sets", "totals"):
         if clause.args.get(modifier):
             raise Unsupported(f"GROUP BY … {modifier.upper().replace('_', ' ')}", hint="UNION ALL one query a level")
     return [_group_expression(block, node) for node in clause.expressions]
@@ -276,6 +286,65 @@ def _enter_second_stage(
     _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 
 
+def _roll_up(
+    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], nodes: list[exp.Expr]
+) -> None:
+    """Each level is a γ of its own over the same rows. What a parameter or a constant fixes is in all of them."""
+    first = block.stage
+    if _is_late(block, groups, summaries.values(), nodes, scalar=False):
+        raise Unsupported("WITH ROLLUP over a parameter that is no key", hint="UNION ALL one query a level")
+    if len(set(groups)) < len(groups):
+        raise Unsupported("WITH ROLLUP by the same expression twice", hint="name it once")
+    arranged = first.arrange(block.context.statistics)
+    if first.empty_row() is not None:
+        raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
+    keys = [c.expression for c in first.carried]
+    always = list(dict.fromkeys((*keys, *_determined(block, [], nodes))))
+    distinct = list(dict.fromkeys(summaries.values()))
+    plan, places, calls = _inputs(arranged, [*groups, *always], distinct)
+    fixed = places[len(groups) :]
+    levels: list[RelationalPlan] = []
+    for level in range(len(groups) + 1):
+        kept = places[: len(groups) - level]
+        by = tuple(dict.fromkeys((*kept, *fixed)))
+        grouped = aggregated(plan, by, calls, scalar=False)
+        row: list[Expression] = [grouped.field(by.index(place)) for place in kept]
+        row += [Constant(None, group.type) for group in groups[len(kept) :]]
+        row += [grouped.field(by.index(place)) for place in fixed]
+        row += [grouped.field(len(by) + at) for at in range(len(calls))]
+        row.append(Constant(level, BIGINT))
+        titles = [*(plan.columns[place].name for place in places), *(title for _, title in calls), "level"]
+        levels.append(projected(grouped, row, titles))
+    rolled = united(levels)
+    second = stage_of(rolled)
+    width = len(groups) + len(always)
+    at = {e: rolled.field(len(groups) + place) for place, e in enumerate(always)}
+    second.carried = [Wide(at[c.expression], c.slot) for c in first.carried]
+    block.stage, block.rolled = second, Rolled(len(groups), rolled.field(rolled.width - 1))
+    fields = {node: rolled.field(width + distinct.index(s)) for node, s in summaries.items()}
+    known = {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()}
+    _know(block, [*groups, *always], known)
+
+
+def _grouping(block: SelectBlock, node: exp.Anonymous) -> Expression:
+    """``GROUPING(a, b)``: a bit for each, the last one's is 1; set where the row has NULL for all of its values."""
+    if block.rolled is None:
+        raise SqlError("GROUPING() without WITH ROLLUP")
+    bits: list[Expression] = []
+    for part in node.expressions:
+        group = block.translate(part, "GROUPING")
+        if not isinstance(group, Field) or group.position >= block.rolled.groups:
+            raise SqlError(f"GROUPING({text_of(part)}): it is not in GROUP BY")
+        least = Constant(block.rolled.groups - group.position, BIGINT)
+        bits.append(call("cast", call("ge", block.rolled.level, least), type=BIGINT))
+    if not bits:
+        raise SqlError("GROUPING() wants an argument")
+    total = bits[0]
+    for bit in bits[1:]:
+        total = call("add", call("multiply", total, Constant(2, BIGINT)), bit)
+    return total
+
+
 def _inputs(
     arranged: Arranged, groups: Sequence[Expression], summaries: Sequence[Summary]
 ) -> tuple[RelationalPlan, tuple[int, ...], list[tuple[AggregateCall, str]]]:
@@ -309,6 +378,8 @@ def _column_name(plan: RelationalPlan, expression: Expression, index: int) -> st
 def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression]) -> Expression | None:
     """The grouped form of a part of the SELECT list; None: it is computed from its own parts."""
     groups = block.groups or ()
+    if isinstance(node, exp.Anonymous) and spelled(node)[0] == "grouping":
+        return _grouping(block, node)
     if is_aggregate(node):
         return places[node]
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):

@@ -15,7 +15,7 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
 from domains.language.rewriting import fold
-from domains.language.types import BOOL, DOUBLE, TEXT, Column, Kind, SqlType
+from domains.language.types import BIGINT, BOOL, DOUBLE, TEXT, Column, Kind, SqlType
 from domains.plan.graph import AggregateFunction
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, summary
@@ -131,6 +131,18 @@ def _joined(summary: Summary, names: Names, word: str) -> str:
 
 def _term(text: str, descending: bool) -> str:
     return f"{text} DESC NULLS LAST" if descending else f"{text} ASC NULLS FIRST"
+
+
+def _levels(clause: exp.Expr | None, groups: int) -> int:
+    """How many times rows are grouped: once, and WITH ROLLUP by each shorter beginning of the list."""
+    return 1 if clause is None or not clause.args.get("rollup") else groups + 1
+
+
+def _grouped_by(texts: list[str], rolled: int, levels: int) -> str:
+    if levels == 1:
+        return ", ".join(texts)
+    sets = (", ".join([*texts[: rolled - level], *texts[rolled:]]) for level in range(levels))
+    return f"GROUPING SETS ({', '.join(f'({each})' for each in sets)})"
 
 
 Known = Callable[[exp.Expr], Expression | None]
@@ -272,7 +284,10 @@ class BlockWriter:
         inner, scope, carried = self.names, self.scope, self.carried
         clause = self.node.args.get("group")
         groups = [] if clause is None else [self._group(node) for node in clause.expressions]
+        levels, rolled = _levels(clause, len(groups)), len(groups)
         groups += [c.operand for c in carried]
+        if levels > 1 and len(set(groups)) < len(groups):
+            raise Unsupported("WITH ROLLUP by what a parameter is compared with, which the judge does not know")
         if any(isinstance(group, Constant) for group in groups):
             raise Unsupported("GROUP BY a constant, which the judge does not know")
         columns = [f"{inner.value(group)} AS g{i}" for i, group in enumerate(groups)]
@@ -287,11 +302,19 @@ class BlockWriter:
                 made[key] = outer.add(f"{here}.{name}", type)
             return made[key]
 
+        def bits(node: exp.Anonymous) -> Expression:
+            asked = [groups.index(_plain(part, scope)) for part in node.expressions]
+            terms = [f"{2**at} * grouping({inner.value(groups[place])})" for at, place in enumerate(reversed(asked))]
+            text = f"CAST({' + '.join(terms)} AS BIGINT)"
+            return column(text, text, BIGINT)
+
         def known(node: exp.Expr) -> Expression | None:
             if is_aggregate(node):
                 meant = summary(node, lambda n: _plain(n, scope))
                 text = aggregate(meant, inner)
                 return column(text, text, meant.type)
+            if isinstance(node, exp.Anonymous) and node.name.lower() == "grouping":
+                return bits(node)
             if isinstance(node, (exp.Literal, exp.Query)):
                 return None
             try:
@@ -307,7 +330,8 @@ class BlockWriter:
         self.names, self.known = outer, known
         self.carried = [CarriedParameter(c.slot, fields[groups.index(c.operand)]) for c in carried]
         self._visit_all()
-        by = f" GROUP BY {', '.join(inner.value(group) for group in groups)}" if groups else ""
+        texts = [inner.value(group) for group in groups]
+        by = f" GROUP BY {_grouped_by(texts, rolled, levels)}" if groups else ""
         if not columns:
             raise Unsupported("a group without columns, which the judge does not know")
         return f"(SELECT {', '.join(columns)} FROM {source}{where}{by}) AS {here}"
