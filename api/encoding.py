@@ -117,7 +117,15 @@ def serialize(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_parsed)
+        return dumped.encode()
+
+
+def _parsed(value: Any) -> Any:
+    """A part that is JSON already, for the standard library."""
+    if isinstance(value, orjson.Fragment):
+        return json.loads(orjson.dumps(value))
+    raise TypeError(f"a {type(value).__name__} is no JSON")
 
 
 def listed(pages: Sequence[bytes | None]) -> bytes:

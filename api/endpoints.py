@@ -25,6 +25,8 @@ from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, chec
 from api.statuses import describe
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
+from domains.language.json_rows import nested
+from domains.language.types import Column, Kind
 from domains.plan.packets import Clock
 from worker.service.child_pool import ChildPool, Turn
 
@@ -204,7 +206,7 @@ class Endpoints:
             head, tail = serialize(_statement(replace(result, rows=()))).rsplit(b'"rows":[]', 1)
             rows = []
             for at in range(0, len(result.rows), ROWS_TOGETHER):
-                rows.append(serialize(result.rows[at : at + ROWS_TOGETHER])[1:-1])
+                rows.append(serialize(_rows_shown(result.rows[at : at + ROWS_TOGETHER], result.columns))[1:-1])
                 size += len(rows[-1])
                 self.admission.check_answer(size)
                 await turn.pause()
@@ -237,7 +239,7 @@ class Endpoints:
 def _statement(result: StatementResult) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "columns": [{"name": column.name, "type": str(column.type)} for column in result.columns],
-        "rows": result.rows,
+        "rows": _rows_shown(result.rows, result.columns),
         "rows_affected": result.rows_affected,
     }
     if result.first_id is not None:
@@ -245,6 +247,14 @@ def _statement(result: StatementResult) -> dict[str, Any]:
     if result.done is not None:
         shown["done"] = result.done
     return shown
+
+
+def _rows_shown(rows: Sequence[Sequence[Any]], columns: Sequence[Column]) -> Sequence[Sequence[Any]]:
+    """Rows with documents as the values that they are."""
+    if all(column.type.kind is not Kind.JSON for column in columns):
+        return rows
+    shows = [nested if column.type.kind is Kind.JSON else None for column in columns]
+    return [[value if show is None else show(value) for show, value in zip(shows, row, strict=True)] for row in rows]
 
 
 def _written(result: WriteResult) -> Typed:

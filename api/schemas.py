@@ -16,7 +16,8 @@ from domains.plan.packets import Once
 from domains.store.storage import NAME_MAX
 
 Json = Any
-"""A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""
+"""A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string; JSON is
+the value itself."""
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -47,7 +47,8 @@ NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.BLOB))
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """The answer to one SQL statement; ``rows`` hold JSON-ready values in the order of ``columns``."""
+    """The answer to one SQL statement; ``rows`` hold JSON-ready values in the order of ``columns``, and documents as
+    their texts."""
 
     columns: tuple[Column, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()

@@ -213,7 +213,7 @@ class Selects:
             page = None
         if page is None or self._deployment.state.planned.get(view) is not served:
             raise SchemaChanged(", ".join(sorted(planned.tables)))
-        return planned.columns, await self.texts.parts(rows_in, page, few=len(page) <= LONG_PAGE), {}
+        return planned.columns, await self.texts.parts(rows_in, page, planned.columns, few=len(page) <= LONG_PAGE), {}
 
     async def _evaluated(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         evaluated = await self._plans.evaluated(sent, select)

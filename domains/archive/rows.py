@@ -6,7 +6,7 @@ kind         Arrow type               notes
 INTEGER      int64                    BOOL too, as 0 and 1; BIGINT UNSIGNED is uint64
 DOUBLE       double
 DECIMAL      decimal128(p, s)         decimal256 above 38 digits, which not every reader has
-TEXT         string
+TEXT, JSON   string
 BLOB         binary
 DATE         date32
 DATETIME     timestamp[us]            without a zone: it is UTC
@@ -122,7 +122,7 @@ def arrow_type_of(type: SqlType) -> str:
             return f"decimal{128 if digits <= 38 else 256}({digits}, {type.scale})"
         case Kind.DOUBLE:
             return "double"
-        case Kind.TEXT:
+        case Kind.TEXT | Kind.JSON:
             return "string"
         case Kind.BLOB:
             return "binary"

@@ -20,8 +20,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 
 from domains.errors import TypeViolation
-from domains.language.exact import MAX_DIGITS, rounded
-from domains.language.functions.conversion import text_of, text_of_decimal, text_of_double
+from domains.language import documents
+from domains.language.exact import MAX_DIGITS, rounded, text_of_double
+from domains.language.functions.conversion import text_of, text_of_decimal
 from domains.language.json_rows import json_encoder, json_value
 from domains.language.temporal import canonical_date, canonical_datetime, utc_text
 from domains.language.types import BLOB, Column, Kind, Row, SqlType, Value
@@ -40,7 +41,7 @@ def coerce(value: object, type: SqlType, *, column: str = "", from_json: bool = 
     """
     if value is None:
         return None
-    if from_json and isinstance(value, dict):
+    if from_json and isinstance(value, dict) and type.kind is not Kind.JSON:
         named = named_value(value, column=column)
         value, from_json = value if named is None else named, False
     return _COERCIONS[type.kind](value, type, _Place(column, type, from_json))
@@ -85,9 +86,10 @@ def coercer(type: SqlType, *, column: str = "", from_json: bool = False) -> Call
 
 
 def row_coercer(
-    types: Sequence[SqlType], names: Sequence[str], *, from_json: bool = False
+    types: Sequence[SqlType], names: Sequence[str], *, from_json: bool = False, ours: bool = False
 ) -> Callable[[Sequence[object]], Row]:
-    """A function from a sequence of values to the canonical row; TypeViolation names the column."""
+    """A function from a sequence of values to the canonical row; TypeViolation names the column. ``ours``: a text for
+    JSON is a document already, in our own spelling."""
     width = len(types)
     bound: dict[str, object] = {"well_formed": _is_well_formed, "check_width": _width_check(width)}
     lines = ["def coerce_row(row):"]
@@ -97,7 +99,8 @@ def row_coercer(
     for i, (type, name) in enumerate(zip(types, names, strict=True)):
         bound[f"slowly{i}"] = _slow(type, name, from_json)
         bound.update(_bounds(i, type))
-        lines.append(f"    if not ({_test(f'v{i}', i, type)}) and v{i} is not None: v{i} = slowly{i}(v{i})")
+        test = f"type(v{i}) is str" if ours and type.kind is Kind.JSON else _test(f"v{i}", i, type)
+        lines.append(f"    if not ({test}) and v{i} is not None: v{i} = slowly{i}(v{i})")
     lines.append(f"    return ({''.join(f'v{i}, ' for i in range(width))})")
     exec(compile("\n".join(lines), "<row coercer>", "exec"), bound)
     function: Callable[[Sequence[object]], Row] = bound["coerce_row"]  # type: ignore[assignment]
@@ -106,8 +109,10 @@ def row_coercer(
 
 @lru_cache(256)
 def json_row_coercer(columns: tuple[Column, ...]) -> Callable[[Sequence[object]], Row]:
-    """:func:`row_coercer` for rows of these columns out of JSON; remembered, since a view is read again and again."""
-    return row_coercer([column.type for column in columns], [column.name for column in columns], from_json=True)
+    """:func:`row_coercer` for rows of these columns out of our own JSON, in which documents are texts; remembered,
+    since a view is read again and again."""
+    types = [column.type for column in columns]
+    return row_coercer(types, [column.name for column in columns], from_json=True, ours=True)
 
 
 def _slow(type: SqlType, column: str, from_json: bool) -> Callable[[object], Value]:
@@ -300,6 +305,19 @@ def _datetime(value: object, _type: SqlType, place: _Place) -> str:
     return _moment(value, place, canonical_datetime, "'2026-01-31 08:00:00'")
 
 
+def _json(value: object, _type: SqlType, place: _Place) -> str:
+    """A text is JSON text; other values of Python and JSON are what they are."""
+    try:
+        if isinstance(value, (str, bytes, bytearray, memoryview)):
+            return documents.canonical(_plain_text(value, place))
+        if isinstance(value, (date, datetime)):
+            return documents.string_text(_plain_text(value, place))
+        return documents.text_of_value(value)
+    except documents.NotJson as error:
+        hint = "give JSON text, in which a string has double quotes; or the value itself, if it is no text"
+        raise place.refuse(value, f"it is not JSON: {error}", hint) from None
+
+
 def _null(value: object, _type: SqlType, place: _Place) -> None:
     raise place.refuse(value, "only NULL has this type", "give NULL")
 
@@ -312,5 +330,6 @@ _COERCIONS: dict[Kind, Callable[[object, SqlType, _Place], Value]] = {
     Kind.BLOB: _blob,
     Kind.DATE: _date,
     Kind.DATETIME: _datetime,
+    Kind.JSON: _json,
     Kind.NULL: _null,
 }

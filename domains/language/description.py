@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from domains.language.exact import text_of_double
 from domains.language.expressions import Call, Constant, Expression, Field
-from domains.language.functions.conversion import text_of_decimal, text_of_double
+from domains.language.functions.conversion import text_of_decimal
 from domains.language.types import Value
 
 _BINARY = {

@@ -167,6 +167,7 @@ _BY_KIND: dict[Kind, Callable[..., bytes]] = {
     Kind.BLOB: _encode_blob,
     Kind.DATE: _encode_text,
     Kind.DATETIME: _encode_text,
+    Kind.JSON: _encode_text,
 }
 
 

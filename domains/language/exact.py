@@ -1,4 +1,4 @@
-"""DECIMAL arithmetic that never depends on the thread's own decimal context.
+"""DECIMAL arithmetic that never depends on the thread's own decimal context, and numbers as text.
 
 Python's operators on Decimal round to 28 digits; MySQL promises 65. Every DECIMAL result goes through these contexts,
 whose precision no product or sum of such numbers reaches, and is rounded half up (away from zero) to its scale.
@@ -50,3 +50,20 @@ def rounded(value: Decimal | int, scale: int, context: Context = EXACT) -> Decim
 def rounded_integer(value: Decimal) -> int:
     """The nearest integer, half away from zero."""
     return int(EXACT.to_integral_value(value))
+
+
+def text_of_double(value: float) -> str:
+    """MySQL's spelling: the shortest digits that read back, ``1e20`` beyond 15 places, no ``.0``."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    point = len(digits) + exponent
+    text = "".join(map(str, digits))
+    prefix = "-" if sign else ""
+    if point > 15 or point < -14:
+        fraction = f".{text[1:]}" if len(text) > 1 else ""
+        return f"{prefix}{text[0]}{fraction}e{point - 1}"
+    if point <= 0:
+        return f"{prefix}0.{'0' * -point}{text}" if value else "0"
+    if exponent >= 0:
+        return prefix + text + "0" * exponent
+    return f"{prefix}{text[:point]}.{text[point:]}"

@@ -12,6 +12,7 @@ TEXT       ``str``                         CHAR, VARCHAR, TEXT; compared by code
 BLOB       ``bytes``
 DATE       ``str``, ``2026-01-31``         so that order, equality and JSON are those of the text
 DATETIME   ``str``, ``2026-01-31 08:00:00`` with ``.ffffff`` only where the fraction is not zero
+JSON       ``str``                         a document's one text: ``documents.py``
 NULL       ``None``                        the type of a bare NULL; every kind admits ``None``
 =========  ==============================  =====================================================
 
@@ -38,6 +39,7 @@ class Kind(StrEnum):
     BLOB = "BLOB"
     DATE = "DATE"
     DATETIME = "DATETIME"
+    JSON = "JSON"
     NULL = "NULL"
 
 
@@ -66,6 +68,7 @@ TEXT = SqlType(Kind.TEXT, "TEXT")
 BLOB = SqlType(Kind.BLOB, "BLOB")
 DATE = SqlType(Kind.DATE, "DATE")
 DATETIME = SqlType(Kind.DATETIME, "DATETIME")
+JSON = SqlType(Kind.JSON, "JSON")
 NULL = SqlType(Kind.NULL, "NULL")
 
 

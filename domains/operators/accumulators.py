@@ -5,7 +5,8 @@ rounding, so that retractions cancel to the last bit and the order of updates do
 exact sums Σx and Σx² and rounded once, so that the difference of two great sums loses nothing.
 
 MIN and MAX keep the extremum and how often it stands there; when a retraction takes the last copy, the group must be
-computed anew from the parent (rule 8). The functions that need every value (DISTINCT, GROUP_CONCAT) keep a multiset.
+computed anew from the parent (rule 8). The functions that need every value (DISTINCT, GROUP_CONCAT, JSON_ARRAYAGG and
+JSON_OBJECTAGG) keep a multiset.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from domains.language.coercion import text_of
+from domains.language.documents import member_of, object_text, sorted_members
 from domains.language.encoding import encode_order
 from domains.language.functions.numeric import MASK
 from domains.language.types import Delta, Kind, Value
@@ -349,6 +351,10 @@ class Parity(Accumulator):
 class GroupConcat(Multiset):
     """The multiset holds ``(order values…, value)``, of which the text is made in order."""
 
+    def _in_order(self, values: dict[Any, int]) -> list[Any]:
+        descending = (*(term.descending for term in self.call.order), False)
+        return sorted(values, key=lambda item: encode_order(item, descending))
+
     def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
         values, column = state[0], self.column
         order = [term.column for term in self.call.order]
@@ -361,12 +367,10 @@ class GroupConcat(Multiset):
         values = state[0]
         if not values:
             return None
-        descending = (*(term.descending for term in self.call.order), False)
-        in_order = sorted(values, key=lambda item: encode_order(item, descending))
         parts: list[Any] = []
         distinct = self.call.function is AggregateFunction.GROUP_CONCAT_DISTINCT
         seen: set[Any] = set()
-        for item in in_order:
+        for item in self._in_order(values):
             if distinct:
                 if item[-1] not in seen:
                     seen.add(item[-1])
@@ -376,6 +380,27 @@ class GroupConcat(Multiset):
         if self.kind is Kind.BLOB:
             return self.call.separator.encode().join(parts)
         return self.call.separator.join(map(text_of, parts))
+
+
+class JsonArray(GroupConcat):
+    """An element is never NULL: it is JSON's ``null`` then."""
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        values = state[0]
+        if not values:
+            return None
+        texts: list[str] = []
+        for item in self._in_order(values):
+            texts.extend([item[-1]] * values[item])
+        return f"[{', '.join(texts)}]"
+
+
+class JsonObject(Multiset):
+    """The multiset holds members, ``"key": value``; of several with one key the last in the order of texts counts."""
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        members = dict(map(member_of, sorted(state[0])))
+        return object_text(sorted_members(members)) if members else None
 
 
 _ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
@@ -397,6 +422,8 @@ _ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
     AggregateFunction.BIT_XOR: Parity,
     AggregateFunction.GROUP_CONCAT: GroupConcat,
     AggregateFunction.GROUP_CONCAT_DISTINCT: GroupConcat,
+    AggregateFunction.JSON_ARRAYAGG: JsonArray,
+    AggregateFunction.JSON_OBJECTAGG: JsonObject,
 }
 
 

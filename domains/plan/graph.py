@@ -117,6 +117,8 @@ class AggregateFunction(StrEnum):
     BIT_XOR = "bit_xor"
     GROUP_CONCAT = "group_concat"
     GROUP_CONCAT_DISTINCT = "group_concat_distinct"
+    JSON_ARRAYAGG = "json_arrayagg"
+    JSON_OBJECTAGG = "json_objectagg"
 
 
 MERGED: dict[AggregateFunction, AggregateFunction | None] = {
@@ -138,6 +140,8 @@ MERGED: dict[AggregateFunction, AggregateFunction | None] = {
     AggregateFunction.BIT_XOR: AggregateFunction.BIT_XOR,
     AggregateFunction.GROUP_CONCAT: None,
     AggregateFunction.GROUP_CONCAT_DISTINCT: None,
+    AggregateFunction.JSON_ARRAYAGG: None,
+    AggregateFunction.JSON_OBJECTAGG: None,
 }
 """What makes one value of the values of all shards; None where that would need more than a value of each."""
 
@@ -158,7 +162,8 @@ class AggregateCall:
     type: SqlType
     separator: str = ","
     order: tuple[OrderTerm, ...] = ()
-    """GROUP_CONCAT … ORDER BY, over the parent's columns; else the values are sorted (MySQL leaves it open)."""
+    """GROUP_CONCAT and JSON_ARRAYAGG … ORDER BY, over the parent's columns; else the values are sorted (MySQL leaves it
+    open)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _VALUES: dict[Kind, tuple[type, ...]] = {
     Kind.BLOB: (bytes,),
     Kind.DATE: (str,),
     Kind.DATETIME: (str,),
+    Kind.JSON: (str,),
     Kind.NULL: (),
 }
 

@@ -30,6 +30,10 @@ def _only(table: dict[TokenType, Any], *tokens: TokenType) -> dict[TokenType, An
     return {token: table[token] for token in tokens}
 
 
+def _called(name: str, *arguments: exp.Expr) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
 class Refusal(ParseError):
     """A parse error that still knows its place; sqlglot backtracks over it, so it is no error of ours yet."""
 
@@ -71,15 +75,18 @@ ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM}
 class Parser(MySQLParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS
+        **{name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS},
+        "JSON_VALUE": lambda self: self._json_value(),
     }
     RANGE_PARSERS: ClassVar[Any] = _only(
         MySQLParser.RANGE_PARSERS,
         *(TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.RLIKE, TokenType.MEMBER_OF),
     )
-    COLUMN_OPERATORS: ClassVar[Any] = _only(
-        MySQLParser.COLUMN_OPERATORS, TokenType.DOT, TokenType.ARROW, TokenType.DARROW
-    )
+    COLUMN_OPERATORS: ClassVar[Any] = {
+        **_only(MySQLParser.COLUMN_OPERATORS, TokenType.DOT),
+        TokenType.ARROW: lambda self, this, path: _called("JSON_EXTRACT", this, path),
+        TokenType.DARROW: lambda self, this, path: _called("JSON_UNQUOTE", _called("JSON_EXTRACT", this, path)),
+    }
     UNARY_PARSERS: ClassVar[Any] = _only(
         MySQLParser.UNARY_PARSERS, TokenType.PLUS, TokenType.DASH, TokenType.NOT, TokenType.TILDE
     )
@@ -208,6 +215,14 @@ class Parser(MySQLParser):
         insert: exp.Expr = self._parse_insert()
         insert.set("alternative", "REPLACE")
         return insert
+
+    def _json_value(self) -> exp.Expr:
+        """``JSON_VALUE(document, path RETURNING type)`` is a CAST; what it says of errors is for the grammar."""
+        arguments = self._parse_csv(self._parse_assignment)
+        value = _called("JSON_VALUE", *arguments)
+        if not self._match_text_seq("RETURNING"):
+            return value
+        return exp.Cast(this=value, to=self._parse_types(check_func=False, schema=False, allow_identifiers=False))
 
     def _named_placeholder(self) -> exp.Expr | None:
         if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):

@@ -51,7 +51,7 @@ class Finish:
 
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
-        stored = list(map(json_row_coercer(self.stored), page_values(page)))
+        stored = list(map(json_row_coercer(self.stored), page_values(page, self.stored)))
         rows = self.answer(stored, values, limit, offset)
         return b",".join(map(json_encoder(self.columns), rows))
 

@@ -15,6 +15,7 @@ from domains.plan.graph import AggregateCall, OrderTerm
 from migrations.parse.reading import exp, text_of
 from migrations.query.block import Plan, Replacement, SelectBlock
 from migrations.query.expressions.aggregates import aggregates_in, is_operand, summary
+from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.literals import shown
 from migrations.query.expressions.parameters import is_parameterised
@@ -120,7 +121,7 @@ def sort_rows(block: SelectBlock) -> None:
     for term in clause.expressions if clause is not None else ():
         expression = _sort_expression(block, term.this)
         if not isinstance(expression, Constant):
-            block.order.append(Sorting(expression, sorting_direction(term)))
+            block.order.append(sorting(expression, sorting_direction(term)))
 
 
 PASSES: tuple[Pass, ...] = (

@@ -13,6 +13,7 @@ from domains.language.rewriting import fold
 from domains.language.types import Column, Kind, SqlType
 from migrations.parse.reading import exp
 from migrations.query.block import Plan
+from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.literals import literal, precise
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
@@ -178,7 +179,7 @@ def _sorting(term: exp.Expr, relation: Relation) -> Sorting:
     if position is not None and isinstance(position.value, int):
         if not 1 <= position.value <= len(relation.outputs):
             raise SqlError(f"ORDER BY {position.value}: there are {len(relation.outputs)} columns")
-        return Sorting(relation.outputs[position.value - 1].expression, sorting_direction(term))
+        return sorting(relation.outputs[position.value - 1].expression, sorting_direction(term))
     fields = {o.name: o.expression for o in relation.outputs}
     bounds = [Bound("", name, relation.plan.field(i)) for i, name in enumerate(fields)]
-    return Sorting(scalar(node, Scope(bounds), Setting(place="ORDER BY")), sorting_direction(term))
+    return sorting(scalar(node, Scope(bounds), Setting(place="ORDER BY")), sorting_direction(term))

@@ -9,7 +9,7 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import fold
-from domains.language.types import TableSchema
+from domains.language.types import Kind, TableSchema
 from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
@@ -194,7 +194,8 @@ def read_parameters(
     taken = read_comparisons(part)
     comparisons, rest = taken or ([], [])
     operands = [translate(comparison.operand) for comparison in comparisons]
-    if taken is None or not all(map(positions, operands)):
+    compares = any(operand.type.kind is Kind.JSON for operand in operands)  # No key: 1 and 1.0 are equal documents.
+    if taken is None or compares or not all(map(positions, operands)):
         late = translate(part)
         stage.late.append(late)
         if not is_condition:

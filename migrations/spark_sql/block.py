@@ -81,6 +81,8 @@ def aggregate(summary: Summary, names: Names) -> str:
             return _joined(summary, names, "")
         case AggregateFunction.GROUP_CONCAT_DISTINCT:
             return _joined(summary, names, _DISTINCT)
+        case AggregateFunction.JSON_ARRAYAGG | AggregateFunction.JSON_OBJECTAGG:
+            raise Unsupported(f"{function.value.upper()}, which Spark writes otherwise")
         case _:
             assert_never(function)
 

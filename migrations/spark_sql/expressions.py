@@ -68,7 +68,7 @@ class Names:
             return self.texts[e.position]
         if isinstance(e, Call) and self._is_condition(e):
             return f"({self._condition(e)})"
-        if e.type.kind in (Kind.TEXT, Kind.BLOB, Kind.NULL):
+        if e.type.kind in (Kind.TEXT, Kind.BLOB, Kind.JSON, Kind.NULL):
             return f"({self.as_type(e, DOUBLE)} <> 0)"
         return f"({self.value(e)} <> 0)"
 

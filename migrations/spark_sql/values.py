@@ -31,7 +31,7 @@ def spark_type(type: SqlType) -> str:
             return decimal(type.scale)
         case Kind.DOUBLE:
             return "DOUBLE"
-        case Kind.TEXT:
+        case Kind.TEXT | Kind.JSON:
             return "STRING"
         case Kind.BLOB:
             return "BINARY"
@@ -109,6 +109,8 @@ def compared_with(text: str, type: SqlType, other: SqlType) -> str:
     :raises Unsupported: Spark has no way to say it.
     """
     kind, met = type.kind, other.kind
+    if Kind.JSON in (kind, met):
+        raise Unsupported("a comparison of JSON, which Spark has not")
     if (kind in _TEMPORAL and met in _NUMBERS) or (kind in _NUMBERS and met in _TEMPORAL):
         raise Unsupported(f"{kind} compared with {met}, which Spark does otherwise")
     if kind in _EXACT and met in (*_EXACT, *_TEXTS):
@@ -153,7 +155,7 @@ def _integer(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"CAST(date_format({text}, 'yyyyMMdd') AS BIGINT)"
         case Kind.DATETIME:
             return f"CAST(date_format({text}, 'yyyyMMddHHmmss') AS BIGINT)"
-        case Kind.INTEGER | Kind.BLOB | Kind.NULL:
+        case Kind.INTEGER | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
         case _:
             assert_never(source.kind)
@@ -168,7 +170,7 @@ def _double(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS DOUBLE))"
         case Kind.DATE | Kind.DATETIME:
             return f"CAST({_integer(text, source, target)} AS DOUBLE)"
-        case Kind.DOUBLE | Kind.BLOB | Kind.NULL:
+        case Kind.DOUBLE | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
         case _:
             assert_never(source.kind)
@@ -186,7 +188,7 @@ def _decimal(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS {decimal(target.scale)}))"
         case Kind.DATE | Kind.DATETIME:
             return f"CAST({_integer(text, source, target)} AS {decimal(target.scale)})"
-        case Kind.DECIMAL | Kind.BLOB | Kind.NULL:
+        case Kind.DECIMAL | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
         case _:
             assert_never(source.kind)
@@ -204,6 +206,8 @@ def _text(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF(date_format({text}, 'SSSSSS') = '000000', {short}, {long})"
         case Kind.BLOB:
             return f"decode({text}, 'UTF-8')"
+        case Kind.JSON:
+            return text
         case Kind.DOUBLE | Kind.TEXT | Kind.NULL:
             return None
         case _:

@@ -72,13 +72,15 @@ class Aggregates:
         """One aggregate function over a column or an expression."""
         random = self.random
         kind = random.choices(
-            ("rows", "count", "distinct", "sum", "avg", "min", "max", "concat", "spread", "bits"),
-            (5, 3, 3, 5, 3, 3, 3, 2, 2, 2),
+            ("rows", "count", "distinct", "sum", "avg", "min", "max", "concat", "array", "spread", "bits"),
+            (5, 3, 3, 5, 3, 3, 3, 2, 2, 2, 2),
         )[0]
         if kind == "rows":
             return _call(INT, "COUNT(*)")
         if kind == "concat":
             return self._concatenation()
+        if kind == "array":
+            return self._array()
         if kind == "spread":
             function = random.choice(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
             return Term(DBL, function + "({0})", f"my_{function.lower()}({{0}})", (self._number(),), aggregate=True)
@@ -126,6 +128,21 @@ class Aggregates:
         written = "" if separator == "," else f" SEPARATOR '{separator}'"
         text = f"GROUP_CONCAT({'DISTINCT ' if distinct else ''}{{0}} ORDER BY {keys}{written})"
         judged = f"my_concat{'_distinct' if distinct else ''}({{0}}, {{1}}, '{separator}', {int(down)})"
+        return Term(TXT, text, judged, (argument, order), aggregate=True)
+
+    def _array(self) -> Term:
+        """JSON_ARRAYAGG with our order; judges write more or fewer spaces, so there are none."""
+        random = self.random
+        argument = self.expressions.leaf(random.choice((TXT, INT)))
+        if argument.constant:
+            return _call(INT, "COUNT(*)")
+        columns = [term for term in self.expressions.scope if term.type.kind is not Kind.DBL]
+        order = argument if not columns or random.random() < 0.5 else random.choice(columns)
+        down = random.random() < 0.3
+        direction = " DESC" if down else ""
+        keys = "{0}" + direction if order == argument else "{1}" + direction + ", {0}"
+        text = f"REPLACE(JSON_ARRAYAGG({{0}} ORDER BY {keys}), ' ', '')"
+        judged = f"replace(my_array({{0}}, {{1}}, {int(down)}), ' ', '')"
         return Term(TXT, text, judged, (argument, order), aggregate=True)
 
 

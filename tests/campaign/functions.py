@@ -7,6 +7,7 @@ double of a decimal is canonical, so equality, grouping and DISTINCT hold.
 from __future__ import annotations
 
 import calendar
+import json
 import re
 import sqlite3
 from datetime import date, timedelta
@@ -293,6 +294,25 @@ class DistinctConcatenation(Concatenation):
     distinct = True
 
 
+class Array:
+    """JSON_ARRAYAGG(x ORDER BY y, x): values as JSON, sorted by (y, x), NULLs first."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[Any, Any]] = []
+        self.descending = 0
+
+    def step(self, x: Any, order: Any, descending: int) -> None:
+        self.descending = descending
+        self.items.append((order, x))
+
+    def finalize(self) -> str | None:
+        self.items.sort(key=lambda item: (item[1] is not None, item[1] if item[1] is not None else 0))
+        self.items.sort(
+            key=lambda item: (item[0] is not None, item[0] if item[0] is not None else 0), reverse=bool(self.descending)
+        )
+        return f"[{','.join(json.dumps(x, ensure_ascii=False) for _, x in self.items)}]" if self.items else None
+
+
 _ANY_NULL = (
     my_multiple, my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num,
     my_text_int, my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add,
@@ -314,5 +334,6 @@ def install(connection: sqlite3.Connection) -> None:
         connection.create_aggregate(spread.name, 1, spread)  # type: ignore[arg-type]
     for bits in (BitAnd, BitOr, BitXor):
         connection.create_aggregate(bits.name, 1, bits)  # type: ignore[arg-type]
+    connection.create_aggregate("my_array", 3, Array)  # type: ignore[arg-type]
     connection.create_aggregate("my_concat", 4, Concatenation)  # type: ignore[arg-type]
     connection.create_aggregate("my_concat_distinct", 4, DistinctConcatenation)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ REFUSED = {
     "CREATE INDEX i ON stories (score) WHERE id > 1": "WHERE",
     "SAVEPOINT s1": "SAVEPOINT",
     "CALL p()": "CALL",
-    "SELECT title->'$.x' FROM stories": "JSON",
+    "SELECT 1 MEMBER OF (title) FROM stories": "MEMBER OF",
 }
 
 

@@ -23,8 +23,9 @@ def written(function: AggregateFunction) -> str:
 
 
 def test_each_is_written_in_its_own_words() -> None:
-    texts = {function: written(function) for function in AggregateFunction}
-    assert len(set(texts.values())) == len(AggregateFunction), texts
+    refused = {AggregateFunction.JSON_ARRAYAGG, AggregateFunction.JSON_OBJECTAGG}
+    texts = {function: written(function) for function in AggregateFunction if function not in refused}
+    assert len(set(texts.values())) == len(texts), texts
     assert texts[AggregateFunction.SUM_DISTINCT] == "sum(DISTINCT t0.c1)"
     assert "sum(" in texts[AggregateFunction.AVG]
     assert "/" in texts[AggregateFunction.AVG]

@@ -62,7 +62,6 @@ def test_a_declared_type_becomes(declared: str, expected: SqlType) -> None:
 REFUSED: list[tuple[str, type[HeadraceError], str]] = [
     ("ENUM('a','b')", Unsupported, "the type ENUM (use VARCHAR)"),
     ("SET('a')", Unsupported, "the type SET (use a table of its own, or VARCHAR)"),
-    ("JSON", Unsupported, "the type JSON (use TEXT)"),
     ("TIME", Unsupported, "the type TIME (use INT (seconds) or DATETIME)"),
     ("YEAR", Unsupported, "the type YEAR (use SMALLINT)"),
     ("BIT(1)", Unsupported, "the type BIT (use BOOL or BIGINT UNSIGNED)"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from domains.engine.evaluation import NOWHERE, Evaluation, EvaluationPlan, Slices
 from domains.language.json_rows import json_value, page_values
-from domains.language.types import Delta, Kind, Row, TableSchema
+from domains.language.types import Column, Delta, Kind, Row, TableSchema
 from domains.plan.graph import Columns, NodeIndex
 from domains.store.storage import StoredRows, TableRows
 from worker.adhoc.measured import MeasuredEvaluation
@@ -18,7 +18,7 @@ from worker.reader_map.layout import tie_of, window
 from worker.reader_map.merging import limits
 
 Rows = list[tuple[Any, ...]]
-"""JSON-ready."""
+"""JSON-ready, but that a document is its text."""
 
 LONG_PAGE = 100_000
 """Bytes of a view's answer that are not parsed on the event loop."""
@@ -110,9 +110,9 @@ def _rank(layout: ReaderLayout, row: Row) -> tuple[bytes, bytes]:
     return suffix[layout.order_start(suffix, 0) :], tie_of(layout.json(row))
 
 
-def rows_in(page: bytes) -> Iterator[Rows]:
+def rows_in(page: bytes, columns: Sequence[Column]) -> Iterator[Rows]:
     """Those of a view's answer, some at a time."""
-    found = page_values(page)
+    found = page_values(page, columns)
     for at in range(0, len(found), ROWS_TOGETHER):
         yield found[at : at + ROWS_TOGETHER]
 

@@ -9,7 +9,7 @@ follow MySQL 8 with binary collation, and never raise for data: what has no valu
 
     type_rules   which type two types meet in           arithmetic  numeric  text  digests
     conversion   one kind's value as another's          comparands  comparison  logic  matching
-    source       Function, Emitter: writing Python      dates  intervals  casts
+    source       Function, Emitter: writing Python      dates  intervals  casts  json/
 
 Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
 DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
@@ -32,6 +32,7 @@ from domains.language.functions import (
     numeric,
     text,
 )
+from domains.language.functions.json import FUNCTIONS as JSON_FUNCTIONS
 from domains.language.functions.source import Emitter, Function
 from domains.language.functions.type_rules import UNSIGNED, common_type, comparison_type, numeric_type, quotient_scale
 from domains.language.types import SqlType
@@ -64,6 +65,7 @@ FUNCTIONS: dict[str, Function] = {
     **dates.FUNCTIONS,
     **intervals.FUNCTIONS,
     **casts.FUNCTIONS,
+    **JSON_FUNCTIONS,
 }
 
 

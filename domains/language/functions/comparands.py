@@ -10,6 +10,7 @@ judge's SQL all ask here, so a comparison means the same wherever it is made::
     text               BLOB                as bytes
     DATE, DATETIME     each other, text    as DATETIME; a text that names no moment is NULL
     DATE, DATETIME     number              as numbers: 20260131 for a day, 20260131080000.5 for a moment
+    JSON               anything            as JSON, a text as a JSON string: 1 and 1.0 are equal
 
 Equality by these rules is not transitive: the texts ``'1'`` and ``'01'`` both equal 1, and not each other. So what
 stands for a value elsewhere (a key of a join, a look-up by a constant) is made here as well: :func:`keys`,
@@ -24,12 +25,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 from domains.errors import TypeViolation
+from domains.language import documents
 from domains.language.exact import EXACT, MAX_SCALE, quantum, zero
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.conversion import (
     Converter,
     blob_of_text,
     converter,
+    document_of_text,
     integer_of_moment,
     number_of_text,
     text_of_blob,
@@ -37,7 +40,7 @@ from domains.language.functions.conversion import (
 from domains.language.functions.source import Emitter, Function, Types, registry
 from domains.language.functions.type_rules import comparison_type
 from domains.language.temporal import canonical_datetime
-from domains.language.types import BIGINT, DATE, DOUBLE, Kind, SqlType, Value, decimal_type
+from domains.language.types import BIGINT, BLOB, BOOL, DATE, DOUBLE, JSON, Kind, SqlType, Value, decimal_type
 
 _EXACT = frozenset({Kind.INTEGER, Kind.DECIMAL})
 _NUMBERS = _EXACT | {Kind.DOUBLE}
@@ -69,6 +72,8 @@ def comparable(type: SqlType, other: SqlType) -> Converter | None:
     """A function that converts a value of ``type`` for comparison, by Python, with a converted value of ``other``; None
     if values of ``type`` need no conversion."""
     kind, met = type.kind, other.kind
+    if Kind.JSON in (kind, met):
+        return documents.order_key if kind is Kind.JSON else partial(_chained, document_of(type), documents.order_key)
     if Kind.NULL in (kind, met) or (kind in _EXACT and met in _EXACT):
         return None
     if kind in _EXACT and met in _TEXTS:
@@ -87,6 +92,8 @@ def settled(e: Expression, other: Expression) -> Expression:
     becomes a day for a column of days, and a DOUBLE an exact number for a column of exact numbers."""
     if not isinstance(e, Constant):
         return e
+    if other.type.kind is Kind.JSON and e.type == BOOL and e.value is not None:
+        return Constant("true" if e.value else "false", JSON)
     if other.type.kind is Kind.DATE and isinstance(e.value, str) and e.type.kind is not Kind.DATE:
         moment = canonical_datetime(e.value)
         return Constant(moment[:10], DATE) if moment is not None and moment.endswith(_MIDNIGHT) else e
@@ -94,6 +101,30 @@ def settled(e: Expression, other: Expression) -> Expression:
         number = _exact_number(e.value, other.type.kind)
         return Constant(number, BIGINT if isinstance(number, int) else decimal_type(MAX_SCALE))
     return e
+
+
+@lru_cache(256)
+def document_of(type: SqlType) -> Converter:
+    """A function that makes JSON of a value where JSON is wanted: a text is a string, and no document."""
+    if type.kind is Kind.TEXT:
+        return document_of_text
+    if type.kind is Kind.BLOB:
+        return _string_of_blob
+    convert = converter(type, JSON)
+    return _same if convert is None else convert
+
+
+def _string_of_blob(value: bytes) -> Value:
+    return document_of_text(text_of_blob(value))
+
+
+def _same(value: Any) -> Value:
+    return value  # type: ignore[no-any-return]
+
+
+def _chained(first: Converter, second: Converter, value: Any) -> Value:
+    middle = first(value)
+    return None if middle is None else second(middle)
 
 
 def _number_of_blob(value: bytes) -> int | Decimal:
@@ -145,6 +176,8 @@ def comparand(constant: Constant, type: SqlType) -> Comparand | None:
     value, given, kind = constant.value, constant.type.kind, type.kind
     if value is None:
         return Comparand(None)
+    if Kind.JSON in (given, kind):
+        return None
     if kind in _TEMPORAL:
         return _moment(value, given, kind)
     if given in _TEMPORAL:
@@ -209,6 +242,8 @@ def keys(left: Expression, right: Expression) -> tuple[Expression, Expression]:
     integers is the integer that it names, or NULL, and the integers stay.
     """
     left, right = settled(left, right), settled(right, left)
+    if Kind.JSON in (left.type.kind, right.type.kind):
+        return Call("json_order", (left,), BLOB), Call("json_order", (right,), BLOB)
     if _is_key(left.type, right.type):
         return left, Call("equal_to", (right,), left.type)
     if _is_key(right.type, left.type):
@@ -232,6 +267,8 @@ def _cast(e: Expression, target: SqlType) -> Expression:
 
 def is_determined(type: SqlType, other: SqlType) -> bool:
     """Whether one value alone of a type is equal to a given one of another: many a text is 0 as a number."""
+    if Kind.JSON in (type.kind, other.kind):
+        return False
     if type.kind in _TEMPORAL | _NUMBERS and other.kind in (_NUMBERS if type.kind in _TEMPORAL else _TEMPORAL):
         return _is_key(type, other)
     kind, compared = type.kind, comparison_type(type, other).kind
@@ -248,6 +285,8 @@ _EXACTLY = {(Kind.INTEGER, Kind.DECIMAL), (Kind.DATE, Kind.DATETIME), (Kind.TEXT
 def are_alike(one: SqlType, other: SqlType) -> bool:
     """Whether two columns that equal one value equal each other, so that a parameter may be compared with both."""
     kinds = {one.kind, other.kind} - {Kind.NULL}
+    if Kind.JSON in kinds:
+        return False
     return len(kinds) <= 1 or kinds <= _EXACT or kinds <= _TEMPORAL
 
 
@@ -260,6 +299,12 @@ def equal_value(source: SqlType, target: SqlType, value: Value) -> Value:
     return found.value if found is not None and found.exact else None
 
 
+def _json_order(emitter: Emitter, call: Call) -> str:
+    (argument,) = call.arguments
+    convert = emitter.bind(comparable(argument.type, JSON))
+    return emitter.strict([emitter.value(argument)], lambda x: f"{convert}({x})")
+
+
 def _equal_to(emitter: Emitter, call: Call) -> str:
     (argument,) = call.arguments
     convert = emitter.bind(partial(equal_value, argument.type, call.type))
@@ -270,4 +315,7 @@ def _no_type(_types: Types) -> SqlType:
     raise TypeViolation("this function is of the planner's own", hint="docs/sql.md lists the functions")
 
 
-FUNCTIONS = registry(Function("equal_to", (1, 1), _no_type, _equal_to, by_target=True))
+FUNCTIONS = registry(
+    Function("equal_to", (1, 1), _no_type, _equal_to, by_target=True),
+    Function("json_order", (1, 1), lambda _types: BLOB, _json_order),
+)

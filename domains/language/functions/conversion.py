@@ -13,7 +13,8 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
-from domains.language.exact import MAX_DIGITS, rounded, rounded_integer
+from domains.language import documents
+from domains.language.exact import MAX_DIGITS, rounded, rounded_integer, text_of_double
 from domains.language.temporal import canonical_date, canonical_datetime, datetime_of_number
 from domains.language.types import Kind, SqlType, Value
 
@@ -97,21 +98,56 @@ def text_of_decimal(value: Decimal) -> str:
     return format(value, "f")
 
 
-def text_of_double(value: float) -> str:
-    """MySQL's spelling: the shortest digits that read back, ``1e20`` beyond 15 places, no ``.0``."""
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    point = len(digits) + exponent
-    text = "".join(map(str, digits))
-    prefix = "-" if sign else ""
-    if point > 15 or point < -14:
-        fraction = f".{text[1:]}" if len(text) > 1 else ""
-        return f"{prefix}{text[0]}{fraction}e{point - 1}"
-    if point <= 0:
-        return f"{prefix}0.{'0' * -point}{text}" if value else "0"
-    if exponent >= 0:
-        return prefix + text + "0" * exponent
-    return f"{prefix}{text[:point]}.{text[point:]}"
+def _number_of_document(text: str) -> int | float | Decimal:
+    """The number of a JSON number, string or boolean; 0 of all else."""
+    value = documents.value_of(text)
+    if isinstance(value, str):
+        return number_of_text(value)
+    return value if isinstance(value, (int, float, Decimal)) else 0
+
+
+def integer_of_document(text: str) -> int:
+    value = documents.value_of(text)
+    if isinstance(value, str):
+        return integer_of_text(value)
+    number = _number_of_document(text)
+    return rounded_integer(number) if isinstance(number, Decimal) else round(number)
+
+
+def double_of_document(text: str) -> float:
+    number = _number_of_document(text)
+    return number + 0.0 if isinstance(number, float) else double_of_number(number)
+
+
+def decimal_of_document(text: str, scale: int) -> Decimal:
+    number = _number_of_document(text)
+    return decimal_of_double(number, scale) if isinstance(number, float) else _saturated(Decimal(number), scale)
+
+
+def unquoted(text: str) -> str:
+    """The text of a document; of a JSON string the text that it holds."""
+    return str(documents.value_of(text)) if text[:1] == '"' else text
+
+
+def _day_of_document(text: str) -> str | None:
+    return canonical_date(unquoted(text))
+
+
+def _moment_of_document(text: str) -> str | None:
+    return canonical_datetime(unquoted(text))
+
+
+def document_of_moment(text: str) -> str:
+    """As MySQL has a DATETIME in JSON: a string with all six digits of the fraction."""
+    return f'"{text}{"" if len(text) > 19 else ".000000"}"'
+
+
+def document_of_text(text: str) -> str | None:
+    """A text as a JSON string; NULL where no JSON can hold it."""
+    try:
+        return documents.string_text(text)
+    except documents.NotJson:
+        return None
 
 
 def text_of_blob(value: bytes) -> str:
@@ -174,9 +210,20 @@ _DIRECT: dict[tuple[Kind, Kind], Converter] = {
     (Kind.INTEGER, Kind.DATETIME): datetime_of_number,
     (Kind.DATE, Kind.DATETIME): _at_midnight,
     (Kind.TEXT, Kind.DATETIME): canonical_datetime,
+    (Kind.JSON, Kind.INTEGER): integer_of_document,
+    (Kind.JSON, Kind.DOUBLE): double_of_document,
+    (Kind.JSON, Kind.DATE): _day_of_document,
+    (Kind.JSON, Kind.DATETIME): _moment_of_document,
+    (Kind.INTEGER, Kind.JSON): str,
+    (Kind.DOUBLE, Kind.JSON): documents.double_text,
+    (Kind.DECIMAL, Kind.JSON): text_of_decimal,
+    (Kind.TEXT, Kind.JSON): documents.canonical_or_null,
+    (Kind.DATE, Kind.JSON): document_of_text,
+    (Kind.DATETIME, Kind.JSON): document_of_moment,
 }
 
 _TEMPORAL = (Kind.DATE, Kind.DATETIME)
+_ARE_TEXT = (*_TEMPORAL, Kind.JSON)
 
 _THROUGH: dict[tuple[Kind, Kind], Kind] = {
     (Kind.BLOB, Kind.INTEGER): Kind.TEXT,
@@ -197,6 +244,8 @@ _THROUGH: dict[tuple[Kind, Kind], Kind] = {
     (Kind.DECIMAL, Kind.BLOB): Kind.TEXT,
     (Kind.DATE, Kind.BLOB): Kind.TEXT,
     (Kind.DATETIME, Kind.BLOB): Kind.TEXT,
+    (Kind.JSON, Kind.BLOB): Kind.TEXT,
+    (Kind.BLOB, Kind.JSON): Kind.TEXT,
 }
 """Pairs that MySQL itself converts in two steps."""
 
@@ -210,7 +259,7 @@ def converter(source: SqlType, target: SqlType) -> Converter | None:
         return None
     if target.kind is Kind.DECIMAL:
         return _to_decimal(source, target.scale)
-    if source.kind is target.kind or (source.kind in _TEMPORAL and target.kind is Kind.TEXT):
+    if source.kind is target.kind or (source.kind in _ARE_TEXT and target.kind is Kind.TEXT):
         return None
     direct = _DIRECT.get((source.kind, target.kind))
     if direct is not None:
@@ -235,6 +284,8 @@ def _to_decimal(source: SqlType, scale: int) -> Converter | None:
         return partial(decimal_of_double, scale=scale)
     if source.kind is Kind.TEXT:
         return partial(decimal_of_text, scale=scale)
+    if source.kind is Kind.JSON:
+        return partial(decimal_of_document, scale=scale)
     through = Kind.TEXT if source.kind is Kind.BLOB else Kind.INTEGER
     middle = SqlType(through, "")
     first, second = converter(source, middle), _to_decimal(middle, scale)

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+from domains.errors import Unsupported
 from domains.language.expressions import Call, Expression
 from domains.language.functions.source import Emit, Emitter, Function, Types, is_bound, registry
 from domains.language.functions.type_rules import common_type
-from domains.language.types import BOOL, SqlType
+from domains.language.types import BOOL, Kind, SqlType
 
 # CASE, IF, COALESCE, IFNULL, NULLIF, GREATEST and LEAST: one value out of several, in their common type.
 
@@ -72,6 +73,12 @@ def _nullif(emitter: Emitter, call: Call) -> str:
     return emitter.let(first, body)
 
 
+def _extreme_type(types: Types) -> SqlType:
+    if any(type.kind is Kind.JSON for type in types):
+        raise Unsupported("GREATEST and LEAST of JSON", hint="take a value out of it: CAST(x->>'$.key' AS SIGNED)")
+    return common_type(types)
+
+
 def _extreme(name: str, function: object) -> Function:
     """NULL where any argument is; compared in the common type, so numbers with text as text."""
 
@@ -81,7 +88,7 @@ def _extreme(name: str, function: object) -> Function:
         best = emitter.strict(sources, lambda *names: f"{emitter.bind(function)}({', '.join(names)})")
         return emitter.converted(best, common, call.type)
 
-    return Function(name, (2, None), common_type, value, by_target=True)
+    return Function(name, (2, None), _extreme_type, value, by_target=True)
 
 
 CONTROL = registry(

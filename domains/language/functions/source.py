@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from domains.errors import TypeViolation, Unsupported
+from domains.language import documents
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.conversion import converter
 from domains.language.types import BIGINT, DOUBLE, Kind, SqlType, Value
@@ -134,6 +135,8 @@ class Emitter:
             return self.as_type(e, DOUBLE)
         if e.type.kind in (Kind.DATE, Kind.DATETIME):
             return self.as_type(e, BIGINT)
+        if e.type.kind is Kind.JSON:
+            return self.strict([self.value(e)], lambda x: f"{self.bind(documents.truth)}({x})")
         return self.value(e)
 
     # --- conversion and NULL -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from domains.language.exact import MAX_SCALE
-from domains.language.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, decimal_type
+from domains.language.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, JSON, NULL, TEXT, Kind, SqlType, decimal_type
 
 UNSIGNED = SqlType(Kind.INTEGER, "BIGINT UNSIGNED", low=0, high=2**64 - 1)
 
@@ -50,7 +50,7 @@ def _common_number(types: list[SqlType], kinds: set[Kind]) -> SqlType:
 
 def numeric_type(type: SqlType) -> SqlType:
     """The type by which a value takes part in arithmetic. NULL stays NULL."""
-    if type.kind in (Kind.TEXT, Kind.BLOB):
+    if type.kind in (Kind.TEXT, Kind.BLOB, Kind.JSON):
         return DOUBLE
     return BIGINT if type.kind in _TEMPORAL else type
 
@@ -58,11 +58,13 @@ def numeric_type(type: SqlType) -> SqlType:
 def comparison_type(left: SqlType, right: SqlType) -> SqlType:
     """The type by which two values are compared; both are converted to it.
 
-    Text with text: by code point. Numbers: exactly, with a DOUBLE as DOUBLE. Text with an exact number: as DECIMAL. A
-    date with text: as DATETIME (text that names no date is NULL). Where no one type does (a text of more digits than
-    DECIMAL has, a date and a number) ``comparands.py`` says what happens.
+    JSON with anything: as JSON. Text with text: by code point. Numbers: exactly, with a DOUBLE as DOUBLE. Text with an
+    exact number: as DECIMAL. A date with text: as DATETIME (text that names no date is NULL). Where no one
+    type does (a text of more digits than DECIMAL has, a date and a number) ``comparands.py`` says what happens.
     """
     kinds = {left.kind, right.kind}
+    if Kind.JSON in kinds:
+        return JSON
     if Kind.NULL in kinds:
         return right if left.kind is Kind.NULL else left
     if kinds <= _TEMPORAL or len(kinds) == 1:

@@ -74,7 +74,7 @@ def spark_type(type: SqlType, column: str) -> DataType:
             return DecimalType(digits, type.scale)
         case Kind.DOUBLE:
             return DoubleType()
-        case Kind.TEXT:
+        case Kind.TEXT | Kind.JSON:
             return StringType()
         case Kind.BLOB:
             return BinaryType()

@@ -33,6 +33,7 @@ from pyspark.sql import SparkSession
 
 from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError, Unsupported
+from domains.language.documents import text_of_value
 from domains.language.encoding import encode_key
 from domains.language.exact import rounded
 from domains.language.json_rows import schema_from_json, type_from_json
@@ -71,6 +72,8 @@ def of_spark(value: Any, type: SqlType) -> Value:
             return float(value) + 0.0
         case Kind.TEXT:
             return str(value)
+        case Kind.JSON:
+            return of_json(json.loads(value), type)
         case Kind.BLOB:
             return bytes(value)
         case Kind.DATE:
@@ -87,6 +90,9 @@ def of_json(value: Any, type: SqlType) -> Value:
         return rounded(Decimal(value), type.scale)
     if type.kind is Kind.BLOB:
         return b64decode(value)
+    if type.kind is Kind.JSON:
+        text: str = text_of_value(value)
+        return text
     if type.kind is Kind.DOUBLE:
         return float(value) + 0.0
     return int(value) if type.kind in (Kind.INTEGER, Kind.NULL) else str(value)

@@ -10,10 +10,11 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression
 from domains.language.functions import call, quotient_scale
 from domains.language.functions.numeric import MASK
-from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from domains.language.types import BIGINT, BLOB, DOUBLE, JSON, TEXT, Kind, SqlType, Value, decimal_type
 from domains.plan.graph import AggregateFunction
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.calls import AGGREGATES, spelled
+from migrations.query.expressions.documents import as_value, sorting
 from migrations.query.expressions.literals import LARGEST_SCALE, precise
 from migrations.query.expressions.parameters import own_nodes
 from migrations.query.relation import Sorting
@@ -67,6 +68,8 @@ class Summary:
                 return MASK
             case AggregateFunction.BIT_OR | AggregateFunction.BIT_XOR:
                 return 0
+            case AggregateFunction.JSON_ARRAYAGG | AggregateFunction.JSON_OBJECTAGG:
+                return None
             case _:
                 assert_never(self.function)
 
@@ -119,6 +122,7 @@ def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -
     argument = translate(parts[0])
     function = _FUNCTIONS[node.__class__]
     if function in (AggregateFunction.MIN, AggregateFunction.MAX):
+        _check_ordered(argument, function)
         fine = precise(argument)
         return Summary(function, fine, fine.type, shown=argument.type)
     argument = _number(argument)
@@ -136,6 +140,12 @@ def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
     if not parts or parts[0] is None:
         raise SqlError(f"{text_of(node)}: an argument is wanted")
     return parts, is_distinct
+
+
+def _check_ordered(argument: Expression, function: AggregateFunction) -> None:
+    if argument.type.kind is Kind.JSON:
+        hint = "take a value out of it: CAST(x->>'$.key' AS SIGNED)"
+        raise Unsupported(f"{function.value.upper()} of JSON", hint=hint)
 
 
 def _number(argument: Expression) -> Expression:
@@ -191,7 +201,7 @@ def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
         raise SqlError("GROUP_CONCAT wants an argument")
     # sqlglot has joined them already where there are several.
     arguments = [translate(part) for whole in parts for part in _joined_parts(whole)]
-    order = [Sorting(_sorted_by(term.this, arguments, translate), bool(term.args.get("desc"))) for term in terms]
+    order = [sorting(_sorted_by(term.this, arguments, translate), bool(term.args.get("desc"))) for term in terms]
     order = [term for term in order if not isinstance(term.expression, Constant)]
     argument = arguments[0] if len(arguments) == 1 else call("concat", *arguments)
     is_text = argument.type.kind in (Kind.TEXT, Kind.BLOB)
@@ -214,6 +224,27 @@ def _sorted_by(node: exp.Expr, arguments: list[Expression], translate: Translate
     return arguments[int(node.this) - 1]
 
 
+def _sortings(node: exp.Expr, translate: Translate) -> list[Sorting]:
+    terms = [sorting(translate(term.this), bool(term.args.get("desc"))) for term in node.expressions]
+    return [term for term in terms if not isinstance(term.expression, Constant)]
+
+
+def _json(name: str, parts: list[exp.Expr], translate: Translate) -> Summary:
+    """JSON_ARRAYAGG(value [ORDER BY …]), whose order is ours, and JSON_OBJECTAGG(key, value)."""
+    wanted = 1 if name == "json_arrayagg" else 2
+    order: list[Sorting] = []
+    if len(parts) == 1 and isinstance(parts[0], exp.Order):
+        order, parts = _sortings(parts[0], translate), [parts[0].this]
+    if len(parts) != wanted or any(isinstance(part, (exp.Distinct, exp.Order, exp.Star)) for part in parts):
+        raise SqlError("JSON_ARRAYAGG(value [ORDER BY …]) and JSON_OBJECTAGG(key, value) take nothing else")
+    *key, value = map(translate, parts)
+    if key:
+        member = call("json_member", *key, as_value(value))
+        return Summary(AggregateFunction.JSON_OBJECTAGG, member, JSON)
+    element = call("json_element", as_value(value))
+    return Summary(AggregateFunction.JSON_ARRAYAGG, element, JSON, order=tuple(order))
+
+
 _CALLED: dict[str, AggregateFunction] = {
     "any_value": AggregateFunction.MIN,
     **dict.fromkeys(("variance", "var_pop"), AggregateFunction.VAR_POP),
@@ -230,6 +261,8 @@ _BITS = (AggregateFunction.BIT_AND, AggregateFunction.BIT_OR, AggregateFunction.
 
 def _called(node: exp.Anonymous, translate: Translate) -> Summary:
     name, parts = spelled(node)
+    if name.startswith("json_"):
+        return _json(name, parts, translate)
     function = _CALLED.get(name)
     if function is None:
         raise Unsupported(f"the aggregate {name.upper()}", hint="GROUP_CONCAT makes one text of several values")

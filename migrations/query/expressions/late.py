@@ -168,6 +168,12 @@ def late_value(given: Any, type: SqlType, name: str) -> Value:
         return int(number) if number == int(number) and not isinstance(given, Decimal) else number
     if type.kind in (Kind.DATE, Kind.DATETIME):
         return str(given)
+    if type.kind is Kind.JSON:
+        if isinstance(given, (str, int, float, Decimal)):
+            return int(given) if isinstance(given, bool) else given
+        raise TypeViolation(
+            f'parameter "{name}" is compared with JSON', hint="give a text or a number; CAST(? AS JSON)"
+        )
     if type.kind is Kind.TEXT and not isinstance(given, str):
         raise TypeViolation(
             f'{given!r} is no text, which parameter "{name}" is', hint="write CAST(? AS SIGNED) where it is a number"

@@ -8,7 +8,20 @@ from domains.errors import SqlError, Unsupported
 from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions import UNSIGNED
-from domains.language.types import BIGINT, BLOB, BOOL, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, decimal_type
+from domains.language.types import (
+    BIGINT,
+    BLOB,
+    BOOL,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    JSON,
+    NULL,
+    TEXT,
+    Kind,
+    SqlType,
+    decimal_type,
+)
 from migrations.parse.reading import exp
 
 # Digits of a quotient that are computed with and not shown.
@@ -74,6 +87,7 @@ _KINDS: dict[str, SqlType] = {
     **dict.fromkeys(("BLOB", "BINARY", "VARBINARY"), BLOB),
     **dict.fromkeys(("DATETIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), DATETIME),
     "DATE": DATE,
+    "JSON": JSON,
 }
 _TEXTS = ("CHAR", "VARCHAR", "NCHAR", "NVARCHAR", "TEXT")
 
@@ -180,6 +194,6 @@ def cast_target(target: exp.DataType) -> SqlType:
     found = _KINDS.get(name)
     if found is None:
         raise Unsupported(
-            f"CAST to {name}", hint="SIGNED, UNSIGNED, DECIMAL, DOUBLE, CHAR, BINARY, DATE and DATETIME are there"
+            f"CAST to {name}", hint="SIGNED, UNSIGNED, DECIMAL, DOUBLE, CHAR, BINARY, DATE, DATETIME and JSON are there"
         )
     return found

@@ -16,7 +16,7 @@ from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.types import DATETIME, Kind, decimal_type
 from migrations.parse.reading import exp, text_of
-from migrations.query.expressions import calls, literals
+from migrations.query.expressions import calls, documents, literals
 from migrations.query.expressions.literals import call, precise
 from migrations.query.expressions.scope import Scope
 
@@ -239,6 +239,8 @@ def _coalesce(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     target = literals.cast_target(node.args["to"])
     argument = scalar(node.this, scope, setting)
+    if target.kind is Kind.JSON:
+        return documents.as_json(argument)
     if target.kind in _NUMBERS:
         argument = literals.among_numbers(argument) if isinstance(node.this, exp.HexString) else precise(argument)
     return functions.call("cast", argument, type=target)
@@ -265,7 +267,7 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     unit = calls.leading_unit(name, parts)
     arguments = [scalar(part, scope, setting) for part in (parts if unit is None else parts[1:])]
     name, arguments = calls.ordered(name, unit, arguments)
-    return call(name, *arguments)
+    return call(name, *documents.prepared(name, arguments))
 
 
 def _amount(by: exp.Expr, scope: Scope, setting: Setting) -> Expression:

@@ -11,6 +11,7 @@ from domains.language.types import (
     DATE,
     DATETIME,
     DOUBLE,
+    JSON,
     TEXT,
     Kind,
     SqlType,
@@ -47,6 +48,7 @@ _PLAIN: dict[str, SqlType] = {
     "FLOAT": SqlType(Kind.DOUBLE, "FLOAT"),
     "DATE": DATE,
     "DATETIME": DATETIME,
+    "JSON": JSON,
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"), SqlType(Kind.DATETIME, "TIMESTAMP")),
     "TINYTEXT": SqlType(Kind.TEXT, "TINYTEXT", length=255),
     "MEDIUMTEXT": SqlType(Kind.TEXT, "MEDIUMTEXT"),
@@ -71,7 +73,6 @@ _UNSIZED = {"TEXT": TEXT, "BLOB": BLOB}
 _INSTEAD = {
     "ENUM": "use VARCHAR",
     "SET": "use a table of its own, or VARCHAR",
-    "JSON": "use TEXT",
     "TIME": "use INT (seconds) or DATETIME",
     "YEAR": "use SMALLINT",
     "BIT": "use BOOL or BIGINT UNSIGNED",
@@ -285,8 +286,17 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
         position = column_position(schema, name, part)
         if position in positions:
             raise SqlError(f'{what} names column "{name}" twice')
+        refuse_json_key(schema.columns[position], what)
         positions.append(position)
     return tuple(positions)
+
+
+def refuse_json_key(column: TableColumn, what: str) -> None:
+    """:raises Unsupported: as in MySQL, where one document has many spellings to look it up by."""
+    if column.type.kind is Kind.JSON:
+        raise Unsupported(
+            f'{what} on the JSON column "{column.name}"', hint="add a column for the value that is looked up"
+        )
 
 
 def _has_prefix(part: exp.Expr) -> bool:

@@ -15,6 +15,7 @@ from migrations.statements.definitions.columns import (
     check_collation,
     column_declaration,
     key_columns,
+    refuse_json_key,
 )
 from migrations.statements.definitions.sharded import sharded
 from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
@@ -149,6 +150,8 @@ def _with_column_keys(schema: TableSchema, declared: list[ColumnDeclaration]) ->
     if len(primary) > 1:
         raise SqlError(f'table "{schema.name}" has two primary keys', hint="write PRIMARY KEY (a, b) after the columns")
     unique = tuple((at,) for at, declaration in enumerate(declared) if declaration.unique)
+    for at in (*primary, *(at for (at,) in unique)):
+        refuse_json_key(schema.columns[at], "PRIMARY KEY" if at in primary else "UNIQUE")
     return replace(schema, primary_key=primary, unique=unique)
 
 

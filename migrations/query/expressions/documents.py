@@ -1,0 +1,111 @@
+"""What SQL hands to functions of JSON: values that become JSON there, and paths that have to be paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domains.errors import SqlError, Unsupported
+from domains.language.documents import NotJson, canonical
+from domains.language.expressions import Call, Constant, Expression
+from domains.language.functions import call
+from domains.language.functions.json.paths import is_single, path_of
+from domains.language.functions.json.reading import MODES
+from domains.language.types import BOOL, JSON, Kind
+from migrations.query.relation import Sorting
+
+_CHANGES = ("json_set", "json_insert", "json_replace", "json_array_append", "json_array_insert")
+_PATHS = {
+    "json_extract": 1,
+    "json_value": 1,
+    "json_length": 1,
+    "json_keys": 1,
+    "json_remove": 1,
+    "json_contains": 2,
+    "json_contains_path": 2,
+}
+"""Functions whose arguments from a place on are paths."""
+_MANY = ("json_extract", "json_contains_path")
+"""Functions whose paths may name several values."""
+
+
+def prepared(name: str, arguments: Sequence[Expression]) -> list[Expression]:
+    """The arguments of a call, checked and with SQL values as JSON where the function is one of JSON.
+
+    :raises SqlError: a constant is no path, or no JSON, or an argument is left over.
+    :raises Unsupported: a BLOB would become JSON.
+    """
+    found = list(arguments)
+    if name == "json_object":
+        return _members(found)
+    if name == "json_array":
+        return [as_value(argument) for argument in found]
+    if name in _CHANGES:
+        if len(found) < 3 or not len(found) % 2:
+            raise SqlError(f"{name.upper()} takes a document, and a path and a value once or more")
+        _check_document(name, found[0])
+        for at in range(1, len(found), 2):
+            _check_path(name, found[at])
+            found[at + 1] = as_value(found[at + 1])
+    elif name in _PATHS:
+        for argument in found[_PATHS[name] :]:
+            _check_path(name, argument)
+        for argument in found[: 2 if name == "json_contains" else 1]:
+            _check_document(name, argument)
+        if name == "json_contains_path" and len(found) > 1:
+            _check_mode(found[1])
+    return found
+
+
+def _members(arguments: list[Expression]) -> list[Expression]:
+    if len(arguments) % 2:
+        raise SqlError("JSON_OBJECT takes keys and values, in turn")
+    if any(isinstance(key, Constant) and key.value is None for key in arguments[::2]):
+        raise SqlError("a key of JSON_OBJECT is NULL")
+    return [e for key, value in zip(arguments[::2], arguments[1::2], strict=True) for e in (key, as_value(value))]
+
+
+def as_value(e: Expression) -> Expression:
+    """A value that becomes JSON: a comparison and its like are ``true`` or ``false`` there, a column of BOOL a number.
+
+    :raises Unsupported: it is a BLOB.
+    """
+    if e.type.kind is Kind.BLOB:
+        raise Unsupported("a BLOB in JSON", hint="TO_BASE64(x) or HEX(x); CAST(x AS CHAR) where it is text")
+    is_truth = e.type == BOOL and isinstance(e, (Call, Constant))
+    return call("json_truth", e) if is_truth else e
+
+
+def as_json(e: Expression) -> Expression:
+    """``CAST(e AS JSON)``: a text is parsed."""
+    return call("cast", as_value(e), type=JSON)
+
+
+def sorting(e: Expression, descending: bool) -> Sorting:
+    """A term of ORDER BY; documents are sorted as MySQL compares them, and not as texts."""
+    return Sorting(call("json_order", e) if e.type.kind is Kind.JSON else e, descending)
+
+
+def _check_path(name: str, e: Expression) -> None:
+    if not isinstance(e, Constant) or e.value is None:
+        return
+    path = path_of(str(e.value))
+    if path is None:
+        raise SqlError(f"{str(e.value)[:40]!r} is no JSON path", hint="""like '$.key', '$."a key"[0]', '$[last]'""")
+    if name not in _MANY and not is_single(path):
+        raise SqlError(f"{name.upper()} takes a path without *, ** and ranges")
+    if name == "json_remove" and not path:
+        raise SqlError("JSON_REMOVE cannot remove '$', which is the whole document")
+
+
+def _check_document(name: str, e: Expression) -> None:
+    if not isinstance(e, Constant) or not isinstance(e.value, str) or e.type.kind is not Kind.TEXT:
+        return
+    try:
+        canonical(e.value)
+    except NotJson as error:
+        raise SqlError(f"{name.upper()}: {e.value[:40]!r} is no JSON: {error}") from None
+
+
+def _check_mode(e: Expression) -> None:
+    if isinstance(e, Constant) and isinstance(e.value, str) and e.value.lower() not in MODES:
+        raise SqlError("JSON_CONTAINS_PATH: the second argument is 'one' or 'all'")
