@@ -6,6 +6,7 @@
 ``POST /v1/migrations``               queue a change of tables and views; ``wait``: answer when it has ended
 ``GET /v1/migrations``                those that wait or run, and those that ended lately
 ``GET, DELETE /v1/migrations/{id}``   how far it is; cancel it
+``POST /v1/automatic``                have an automatic view of a SELECT, tell how often those that are there were asked
 ``POST /v1/workers/{name}/drain``     have its domains go to others; answers when they have
 ``DELETE /v1/workers/{name}/drain``   let it have domains again
 ``POST /v1/rebuild``                  have lost shards rebuilt from the archive; answers when they are, or at once
@@ -59,6 +60,14 @@ class MigrationBody(BaseModel):
     wait: bool = Field(default=False, description="answer when it has ended")
 
 
+class AutomaticBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    keep: str | None = Field(default=None, description="a SELECT in its normal form", max_length=MAX_BODY_BYTES)
+    lately: int = Field(default=0, description="how often that was asked lately")
+    used: dict[str, int] = Field(default={}, description="how often each view was asked, by name")
+
+
 class RebuildBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -98,6 +107,14 @@ def create_control_app(candidate: Candidate, limits: Limits | None = None) -> Fa
     @app.delete("/v1/migrations/{id}")
     async def cancel(id: str) -> dict[str, Any]:
         return asdict((await candidate.leading()).serving().cancel(id))
+
+    @app.post("/v1/automatic")
+    async def automatic(body: AutomaticBody) -> dict[str, Any]:
+        views = (await candidate.leading()).keeping()
+        views.used(body.used)
+        if body.keep is not None:
+            await views.keep(body.keep, body.lately)
+        return asdict(views.told())
 
     @app.post("/v1/workers/{name}/drain")
     async def drain(name: str) -> dict[str, Any]:

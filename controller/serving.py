@@ -80,7 +80,6 @@ class Serving(ABC):
         read_timeout: float,
         ad_hoc: AdHocMode = AdHocMode.KEEP,
         budget: Budget = BUDGET,
-        kept_nowhere: str = "",
     ) -> None:
         self.read_timeout = read_timeout
         self.hosts = hosts
@@ -94,7 +93,7 @@ class Serving(ABC):
         """Hits and misses of retired look-ups."""
         self.budget = budget
         self.beside: ChildPool | None = None
-        self.selects = Selects(self, AskedShapes(ad_hoc, kept_nowhere), Texts())
+        self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
 
     @property

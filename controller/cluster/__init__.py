@@ -7,6 +7,7 @@ go on::
     candidate ──► leader ─┬─ fleet        the workers that are there: heartbeats, losses, joins
                           ├─ recovery     report → decide → open, link, build again     (placing, reconcile: pure)
                           ├─ performing   migrations, while no recovery is under way
+                          ├─ automatic    views of what is asked again and again: in no recipe
                           └─ ledger ──► state ──► ZooKeeper ──► directory ─► deployment ─► api
                                           ▲                        │
                              Replica: the planned dataflow         └─ domain_router, connections, cluster_hosts

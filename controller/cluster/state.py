@@ -178,6 +178,16 @@ def _unpacked(data: bytes) -> dict[str, Any]:
     return document
 
 
+@dataclass(frozen=True, slots=True)
+class AutomaticList:
+    """What a leader keeps beside what is decided (``leader/automatic.py``)."""
+
+    changes: int
+    """Of the recipe over which they were planned."""
+    views: tuple[tuple[str, int, int], ...]
+    """SELECT, number of the first node, and check."""
+
+
 class Replica:
     """The dataflow, ``state``, that ``recipe`` gives in a deployment of so many shards.
 

@@ -61,7 +61,8 @@ class Migrator:
         self.unbuilt = Unbuilt()
         """Full state that a start has left for later. A change that stands on a part of it builds that part first."""
         self._behind: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held while the graph is changed."""
         self._closed = False
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
@@ -83,7 +84,7 @@ class Migrator:
         """
         if entry == RecipeEntry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
-        if not self._turn.locked():
+        if not self.turn.locked():
             self._foreseen = (self.state, self._plan(entry, parsed))
         migration = Migration(self._ids(), sql)
         self._remember(migration)
@@ -167,7 +168,7 @@ class Migrator:
         told = began
         while unbuilt.parts:
             for part in list(unbuilt.parts):
-                async with self._turn:
+                async with self.turn:
                     if part not in unbuilt.parts:
                         continue  # A change that stands on it was quicker.
                     try:
@@ -212,7 +213,7 @@ class Migrator:
 
     async def _run(self, migration: Migration, entry: RecipeEntry) -> None:
         with migration.ending():
-            async with self._turn:
+            async with self.turn:
                 migration.check()
                 migration.state = "running"
                 parts = entries_of(entry)
@@ -221,7 +222,7 @@ class Migrator:
                 for part in parts:
                     await self._carry_out(migration, part)
         if migration.state == "done":
-            async with self._turn:
+            async with self.turn:
                 try:
                     await self._book.compact(self._placement, lambda: not self._closed)
                 except HeadraceError as error:  # The next one tries again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from math import inf
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -17,7 +18,16 @@ from controller.statements.planning import PreparedSelect, SelectPlans, SentSele
 from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
 from controller.statements.texts import VERY_LONG, Texts
 from domains.engine.evaluation import EvaluationPlan
-from domains.errors import AlreadyExists, BadRequest, HeadraceError, NotFound, SqlError, Unsupported
+from domains.errors import (
+    AlreadyExists,
+    BadRequest,
+    HeadraceError,
+    NotFound,
+    ReadTimeout,
+    SqlError,
+    Unavailable,
+    Unsupported,
+)
 from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.graph import NodeIndex
@@ -43,11 +53,16 @@ Answer = TypeVar("Answer")
 Answered = tuple[tuple[Column, ...], Rows, Clock]
 """Columns, rows, and the positions that they reflect where they were evaluated."""
 
+Keeper = Callable[[str, int], Awaitable[None]]
+"""Has a view of the SELECT that was asked so often lately. Raises why there is none; Unavailable: not now."""
+
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
 TRY_AGAIN = 100
 """SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
+KEEP_AGAIN_SECONDS = 1.0
+"""After which a keeper is asked again that could not."""
 LISTED_CHARACTERS = 4_000
 """Of a statement that is listed: there may be 10,000 of them."""
 
@@ -67,6 +82,10 @@ class Selects:
         self._keeping: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._giving_way = False
+        self.keeper: Keeper | None = None
+        """Where a cluster's leader makes automatic views."""
+        self._again_at = -inf
+        """When the keeper is asked again that could not."""
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
@@ -196,9 +215,14 @@ class Selects:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
         view = self._plans.view_of(select)
         if view is not None:
-            return await self._looked_up(view, select, sent, token)
+            try:
+                return await self._looked_up(view, select, sent, token)
+            except (Unavailable, ReadTimeout) as error:
+                if select.view is not None or self.keeper is None:
+                    raise
+                _log.info("an automatic view does not answer: %s", error.message)
         self._refuse_if_off(select)
-        if (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
+        if view is None and (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
         return await self._evaluated(select, sent, token)
@@ -223,7 +247,7 @@ class Selects:
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
         asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
         answer = await self._asked(*asked, (shape, variant), token, elsewhere)
-        if self.shapes.keeps and not self._keeping:
+        if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at:
             if shape.pays and shape.waits_until <= self.shapes.askings:
                 self._begin(self._keep_all(shape, sent.sql))
             elif variant.pays:
@@ -279,6 +303,9 @@ class Selects:
     async def _keep(self, select: PreparedSelect, variant: Variant) -> None:
         """Make an automatic view, and drop those that are asked much less where there are too many."""
         ad_hoc, tables = select.ad_hoc, frozenset(name.lower() for name in select.planned.tables)
+        if self.keeper is not None:
+            await self._have_kept(self.keeper, ad_hoc, variant, tables)
+            return
         going = self.shapes.going(variant, tables)
         if going is None:
             return
@@ -300,6 +327,21 @@ class Selects:
             if name in self.shapes.kept:
                 await self.forget(name)
 
+    async def _have_kept(self, keeper: Keeper, ad_hoc: AdHoc, variant: Variant, tables: frozenset[str]) -> None:
+        try:
+            await keeper(ad_hoc.view_sql, variant.lately)
+        except Unavailable as error:
+            variant.waits, self._again_at = error.message, monotonic() + KEEP_AGAIN_SECONDS
+        except HeadraceError as error:
+            variant.refused = error.message
+        else:
+            self.shapes.keep(ad_hoc.name, variant, tables)
+
+    def kept_by_leader(self, views: Mapping[str, tuple[str, frozenset[str]]]) -> None:
+        """These are what a cluster's leader keeps now: by name, the SELECT and the tables that it reads."""
+        for name in self.shapes.shown(views):
+            self.known_shapes.forget(name)
+
     async def _keep_all(self, shape: Shape, sql: str) -> None:
         """Make an automatic view that answers the shape whatever its constants are."""
         shape.refused = "its constants cannot all be parameters"
@@ -313,7 +355,7 @@ class Selects:
         planned, ad_hoc = select.planned, select.ad_hoc
         if not ad_hoc.reusable or (planned.finish is not None and not planned.reader.key):
             return  # All of its rows would be gone through at each read.
-        variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True)
+        variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True, general=True)
         variant.lately = sum(each.lately for each in shape.variants.values())
         await self._keep(select, variant)
         shape.refused = variant.refused

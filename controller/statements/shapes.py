@@ -15,11 +15,15 @@ for them. Beyond that one goes for another that was asked :data:`OFTENER` times 
 where more shapes are asked in turns than may be kept, views would be made and dropped all the time. Where memory is
 short they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them
 is in the recipe, so a start begins without them.
+
+In a cluster each api process counts what it is asked, and the leader, which counts how often they are asked together,
+makes them and holds the limits (``cluster/leader/automatic.py``).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -88,6 +92,10 @@ class Variant:
     """Why none is made now."""
     tables: frozenset[str] = frozenset()
     """That the view reads, while there is one."""
+    told: int = 0
+    """Of its calls, those that the leader of a cluster has been told."""
+    general: bool = False
+    """Whether it is for all constants of its shape."""
     lately: int = 0
     """How often it was asked, what is long ago counting less: it is halved after each :data:`LATELY` SELECTs."""
 
@@ -141,8 +149,6 @@ class AskedShapes:
     """The shapes that were asked latest, the one asked longest ago first."""
 
     mode: AdHocMode = AdHocMode.KEEP
-    nowhere: str = ""
-    """Why none is kept, where this deployment keeps none."""
     known: dict[str, Shape] = field(default_factory=dict)
     """By their texts."""
     kept: dict[str, Variant] = field(default_factory=dict)
@@ -151,6 +157,7 @@ class AskedShapes:
     askings: int = 0
     short_at: float = -inf
     """When one was dropped because memory was short."""
+    now: Callable[[], float] = monotonic
 
     @property
     def keeps(self) -> bool:
@@ -159,8 +166,8 @@ class AskedShapes:
     @property
     def obstacle(self) -> str:
         """Why none is made now, whatever is asked."""
-        if self.nowhere or monotonic() - self.short_at >= SHORT_SECONDS:
-            return self.nowhere
+        if self.now() - self.short_at >= SHORT_SECONDS:
+            return ""
         return f"memory was short less than {SHORT_SECONDS:g} s ago (memory_limit)"
 
     def asked(self, text: str, name: str, view_sql: str, reusable: bool) -> tuple[Shape, Variant]:
@@ -169,13 +176,7 @@ class AskedShapes:
         variant = shape.variants.pop(name, None) or self.kept.get(name) or Variant(view_sql, reusable)
         shape.variants[name] = variant
         shape.calls += 1
-        self.askings += 1
-        variant.calls += 1
-        variant.lately += 1
-        if self.askings % LATELY == 0:
-            known = [each for other in self.known.values() for each in other.variants.values()]
-            for each in {id(each): each for each in (*known, *self.kept.values())}.values():
-                each.lately //= 2
+        self._count(variant, 1)
         if name in self.kept:
             self.kept[name] = self.kept.pop(name)
         if len(shape.variants) > VARIANTS:
@@ -184,10 +185,54 @@ class AskedShapes:
             del self.known[next(iter(self.known))]
         return shape, variant
 
+    def _count(self, variant: Variant, times: int) -> None:
+        variant.calls += times
+        variant.lately += times
+        before, self.askings = self.askings, self.askings + times
+        if before // LATELY != self.askings // LATELY:
+            known = [each for other in self.known.values() for each in other.variants.values()]
+            for each in {id(each): each for each in (*known, *self.kept.values())}.values():
+                each.lately //= 2
+
+    def asked_elsewhere(self, name: str, times: int) -> None:
+        """A view that is kept here was asked in other processes."""
+        variant = self.kept.pop(name, None)
+        if variant is not None:
+            self.kept[name] = variant
+            self._count(variant, times)
+
     def variant(self, text: str, name: str) -> Variant | None:
         """The one of this shape that a view of this name answers."""
         shape = self.known.get(text)
         return None if shape is None else shape.variants.get(name)
+
+    def try_again(self) -> None:
+        """What was refused may be had now: there are other tables and indexes."""
+        for shape in self.known.values():
+            shape.refused = ""
+            for variant in shape.variants.values():
+                variant.refused = ""
+
+    def uses(self) -> dict[str, int]:
+        """How often each of those that are kept was asked since this was last called."""
+        found = {name: each.calls - each.told for name, each in self.kept.items() if each.calls > each.told}
+        for name in found:
+            self.kept[name].told = self.kept[name].calls
+        return found
+
+    def shown(self, views: Mapping[str, tuple[str, frozenset[str]]]) -> list[str]:
+        """The leader of a cluster keeps these: name → SELECT, tables. Answers which it keeps no more."""
+        gone = [name for name in self.kept if name not in views]
+        for name in gone:
+            self.kept.pop(name).view = None
+        known = {name: each for shape in self.known.values() for name, each in shape.variants.items()}
+        for name, (view_sql, tables) in views.items():
+            if name not in self.kept:
+                variant = known.get(name)
+                if variant is None or variant.general:  # A general one is asked for again by its shape.
+                    variant = Variant(view_sql, reusable=True)
+                self.keep(name, variant, tables)
+        return gone
 
     def keep(self, name: str, variant: Variant, tables: frozenset[str]) -> None:
         variant.view, variant.waits, variant.tables = name, "", tables

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from controller.cluster.leader.fleet import Deposed
 from controller.cluster.serving.connections import no_leader
 from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.serving.directory import Directory
+from controller.cluster.state import AutomaticList
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, LeaderLost
@@ -79,6 +80,12 @@ class LeaderClient:
         shown: dict[str, Any] = await self._ask("GET", "/v1/status")
         return shown
 
+    async def keep(self, sql: str, lately: int) -> AutomaticList:
+        return _automatic(await self._ask("POST", "/v1/automatic", {"keep": sql, "lately": lately}))
+
+    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
+        return _automatic(await self._ask("POST", "/v1/automatic", {"used": dict(used)}))
+
     async def close(self) -> None:
         await self._http.aclose()
 
@@ -133,6 +140,10 @@ def _error(code: str, message: str, hint: str | None, status: int = 500) -> Head
     if code == Deposed.code:
         return LeaderLost(message, hint=hint)
     return rebuild(code, message, hint, status=status)
+
+
+def _automatic(document: dict[str, Any]) -> AutomaticList:
+    return AutomaticList(document["changes"], tuple((sql, first, check) for sql, first, check in document["views"]))
 
 
 def _status(document: dict[str, Any]) -> MigrationStatus:

@@ -14,6 +14,7 @@ from domains.language.types import Delta, Row
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard, shard_of
+from migrations.flow.automatic import is_automatic
 from migrations.flow.plan import State
 from tests.cluster_simulation.client import Ending
 from tests.cluster_simulation.loop import Condition
@@ -130,6 +131,14 @@ def check_calm(cluster: Cluster) -> None:
             assert wanted <= there, (
                 f"the leader is calm, and domain {index} at {worker.name} lacks the nodes {sorted(wanted - there)}"
             )
+            automatic = leader.automatic
+            kept = {n for view in automatic.views.values() for n in view.nodes if index in view.flow.places(n)}
+            under_way = {n for view in automatic.changing for n in view.nodes}
+            beside = {each for each in there if is_automatic(each)}
+            where = f"the leader is calm, and domain {index} at {worker.name}"
+            assert kept <= there, f"{where} lacks the automatic nodes {sorted(kept - there)}"
+            strange = sorted(beside - kept - under_way)
+            assert not strange, f"{where} has the automatic nodes {strange}, which nobody keeps"
 
 
 # --- the cluster at rest ------------------------------------------------------------------------------------------

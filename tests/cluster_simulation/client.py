@@ -17,6 +17,7 @@ from domains.errors import HeadraceError, OutcomeUnknown, OutOfOrder
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex, NodeIndex, Reader
 from domains.plan.packets import Clock, Insert, Once, Operation, Written
+from migrations.flow.plan import State
 from migrations.flow.routing import NumberedPart, split, split_numbered
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
@@ -175,9 +176,19 @@ class Client:
 
     # --- reads ----------------------------------------------------------------------------------------------------
 
-    async def read(self, view: str, arguments: Sequence[Any], token: Clock, within: float = 2.0) -> list[Row] | None:
-        """The view's rows; None where it is not there (any more), or cannot answer now."""
-        state = self.directory.state
+    async def read(
+        self,
+        view: str,
+        arguments: Sequence[Any],
+        token: Clock,
+        within: float = 2.0,
+        *,
+        state: State | None = None,
+        outdated: Callable[[], HeadraceError | None] = lambda: None,
+    ) -> list[Row] | None:
+        """The view's rows; None where it is not there (any more), or cannot answer now. ``state`` may have views that
+        no recipe has, and ``outdated`` is what the router asks."""
+        state = state or self.directory.state
         if view not in state.flow.readers:
             return None
         node = state.flow.node(state.flow.readers[view])
@@ -188,7 +199,7 @@ class Client:
         for key in keys:
             by_domain.setdefault(DomainIndex(shard_of_key(state.flow, node.index, key)), []).append(key)
         found = await asyncio.gather(
-            *(self._rows(domain, node.index, tuple(own), token, within) for domain, own in by_domain.items())
+            *(self._rows(domain, node.index, tuple(own), token, within, outdated) for domain, own in by_domain.items())
         )
         if any(rows is None for rows in found):
             return None
@@ -214,10 +225,16 @@ class Client:
                 await self.evict(DomainIndex(shard_of_key(state.flow, node.index, key)), node.index, (key,))
 
     async def _rows(
-        self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], token: Clock, within: float
+        self,
+        domain: DomainIndex,
+        node: NodeIndex,
+        keys: tuple[Row, ...],
+        token: Clock,
+        within: float,
+        outdated: Callable[[], HeadraceError | None],
     ) -> dict[Row, int] | None:
         request = ReadRequest(domain, node, (BoundLookup(keys),), token, within)
-        pages = await self._tried(domain, lambda: request, within)
+        pages = await self._tried(domain, lambda: request, within, outdated)
         if not isinstance(pages, Pages):
             return None
         return {tuple(map(_value, row)): weight for row, weight in marshal.loads(pages.pages[0])}
@@ -225,11 +242,17 @@ class Client:
     async def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> None:
         await self._tried(domain, lambda: EvictRequest(domain, node, keys), 1.0)
 
-    async def _tried(self, domain: DomainIndex, make: Callable[[], Any], patience: float) -> Any:
+    async def _tried(
+        self,
+        domain: DomainIndex,
+        make: Callable[[], Any],
+        patience: float,
+        outdated: Callable[[], HeadraceError | None] = lambda: None,
+    ) -> Any:
         """What may be asked as often as one likes; None where there is no answer in time."""
         deadline = asyncio.get_running_loop().time() + patience
         try:
-            return await self.asking.ask(domain, lambda _: make(), deadline, repeatable=True)
+            return await self.asking.ask(domain, lambda _: make(), deadline, repeatable=True, outdated=outdated)
         except (HeadraceError, TimeoutError):
             return None
 

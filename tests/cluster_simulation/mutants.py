@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from controller.cluster.leader import performing, reconcile
+from controller.cluster.leader import automatic, performing, reconcile, recovery
 from controller.cluster.leader.leader import Leader
 from controller.cluster.leader.performing import ClusterExecutor, StableEpoch
 from controller.cluster.lost_shards import fencing, rebuilding
@@ -23,6 +23,7 @@ from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.errors import HeadraceError, StorageFailure
 from domains.plan.packets import Failed, PeerReset, Read, Write
+from migrations.flow.automatic import FIRST, OF_AN_EPOCH, is_automatic
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks
@@ -285,6 +286,25 @@ def _cuts_show_what_comes_later() -> Any:
     return mock.patch.object(DictView, "_entries", property(DictView.entries, lambda *_: None), create=True)
 
 
+def _automatic_nodes_survive_their_leader() -> Any:
+    """And whatever else begins a recovery: it removes nodes that no recipe has, but for these."""
+    repair = reconcile.repair
+
+    def lenient(state: Any, survivors: Any, opened: Any) -> Any:
+        hidden = {
+            domain: replace(report, nodes=frozenset(each for each in report.nodes if not is_automatic(each)))
+            for domain, report in survivors.items()
+        }
+        return repair(state, hidden, opened)
+
+    return mock.patch.object(recovery, "repair", lenient)
+
+
+def _numbers_of_automatic_nodes_are_given_again() -> Any:
+    """By the next leader, and after a recovery."""
+    return mock.patch.object(automatic, "numbers_of", return_value=range(FIRST, FIRST + OF_AN_EPOCH))
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -315,6 +335,8 @@ MUTANTS: dict[str, Mutant] = {
         _recipes_are_in_the_order_of_their_times,
         _a_cut_may_be_behind_the_last,
         _cuts_show_what_comes_later,
+        _automatic_nodes_survive_their_leader,
+        _numbers_of_automatic_nodes_are_given_again,
     )
 }
 
@@ -348,6 +370,8 @@ BARE = {**CROWDED, "views": 2, "faults": 1, "seconds": 8.0, "pace": 0.3}
 
 FAILING = {**CROWDED, "shards": 1, "workers": 2, "faults": 6}
 """One shard, where a join looks up in the base as it takes a write: most seeds break steps off."""
+
+AUTOMATIC = {**CROWDED, "workers": 3, "views": 3, "controllers": 2, "automatic": 1}
 
 BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
 
@@ -383,6 +407,10 @@ HUNTS = {
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "a-cut-may-be-behind-the-last": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "cuts-show-what-comes-later": Hunt((), 700000, is_quick=True, shape={**CROWDED, "faults": 0, "ad_hoc": 1}),
+    **dict.fromkeys(
+        ("automatic-nodes-survive-their-leader", "numbers-of-automatic-nodes-are-given-again"),
+        Hunt(("kill_controller", "expire"), 800000, is_quick=True, shape=AUTOMATIC),
+    ),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

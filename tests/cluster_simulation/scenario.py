@@ -20,6 +20,7 @@ from tests.cluster_simulation import checks
 from tests.cluster_simulation.adhoc import AdHocSelects
 from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.archive import SimulatedArchive
+from tests.cluster_simulation.automatic import INDEXES, AutomaticAsker, GivenNumbers, shown_by_leader
 from tests.cluster_simulation.backups import Backups
 from tests.cluster_simulation.bulk import simulated_files
 from tests.cluster_simulation.client import Client, Ending, Known
@@ -49,6 +50,8 @@ BACKED_UP = 0.4
 """Of the clusters that have an archive."""
 REPLACED = 0.3
 """Of the clusters: a view is replaced while others read it."""
+AUTOMATIC = 0.3
+"""Of the clusters: automatic views are asked for, and asked."""
 AD_HOC = 0.3
 """Of the clusters: SELECTs that no view answers are asked."""
 NUMBERED = 0.3
@@ -76,6 +79,7 @@ class Scenario:
         if not only and not shape:
             self.size = replace(self.size, replaced=Random(f"shelf {seed}").random() < REPLACED)
             self.size = replace(self.size, ad_hoc=Random(f"asked ad hoc {seed}").random() < AD_HOC)
+            self.size = replace(self.size, automatic=Random(f"automatic {seed}").random() < AUTOMATIC)
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,
@@ -96,6 +100,8 @@ class Scenario:
         self.counts: dict[str, int] = {}
         self.any: AnyViews | None = None
         self.ad_hoc = AdHocSelects(seed, self.size.seconds, self.size.pace)
+        self.automatic = AutomaticAsker(seed, self.size.seconds, self.size.pace, self.ledger)
+        self.given = GivenNumbers()
         self.backups: Backups | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
 
@@ -135,6 +141,7 @@ class Scenario:
             if worker.is_up and worker.dataflow.failed is not None:
                 raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
         checks.check_calm(self.cluster)
+        self.given.note(self.cluster)
 
     # --- a life ---------------------------------------------------------------------------------------------------
 
@@ -161,6 +168,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
         if self.size.ad_hoc:
             tasks.append(asyncio.ensure_future(self._at(self.clients[-1], self.ad_hoc.ask_on)))
+        if self.size.automatic:
+            tasks.append(asyncio.ensure_future(self._at(self.clients[-1], self.automatic.ask_on)))
         if self.size.replaced:
             tasks.append(asyncio.ensure_future(self._replace_on()))
         if self.backups is not None:
@@ -195,6 +204,9 @@ class Scenario:
 
     async def _define(self) -> None:
         for sql in ledger_tables(self.random, self.size.shards):
+            while not await self._change(RecipeEntry((sql,)), sql):
+                await asyncio.sleep(0.5)
+        for sql in INDEXES if self.size.automatic else ():
             while not await self._change(RecipeEntry((sql,)), sql):
                 await asyncio.sleep(0.5)
         for view in ledger_views(self.random, self.size.views):
@@ -387,7 +399,8 @@ class Scenario:
             await self.cluster.at(client.process, client.directory.refresh, REST_SECONDS)
             controller = self.cluster.leader()
             why = "there is no leader" if controller is None else controller.busy()
-            why = why or checks.restless(self.cluster, client.directory.cluster, client.directory.state)
+            state = shown_by_leader(self.cluster, client.directory.state)
+            why = why or checks.restless(self.cluster, client.directory.cluster, state)
             why = why or self.cluster.files_left()
             quiet = 0 if why else quiet + 1
 
@@ -421,11 +434,16 @@ class Scenario:
             for view in self.views.values():
                 if view.name in state.flow.readers:
                     await self._compare(client, view, oracle)
+            if self.size.automatic:
+                asker = self.clients[-1]
+                await self.cluster.at(asker.process, lambda: self.automatic.compare(asker, oracle), REST_SECONDS)
         finally:
             oracle.close()
         if self.any is not None:
             await self._compare_any(client, self.any, stored)
+        self.counts |= self.automatic.counts
         await self._rest()
+        await self.automatic.close()
         assert client.directory.cluster is not None
         checks.check_engine(cluster, client.directory.cluster)
 

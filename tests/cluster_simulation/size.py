@@ -32,6 +32,8 @@ class Size:
     """A view that others read is replaced again and again. Not drawn with the others either."""
     ad_hoc: bool = False
     """SELECTs that no view answers are asked beside. Not drawn with the others either."""
+    automatic: bool = False
+    """Automatic views are asked for, and asked. Not drawn with the others either."""
 
     @classmethod
     def of(cls, random: Random) -> Size:

@@ -4,6 +4,7 @@ plans, opens and performs, and recovers nothing."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from controller.cluster.leader.performing import Reached, all_lanes
 from controller.cluster.serving.connections import ReaderMaps, no_leader
 from controller.cluster.serving.deployment import ClusterDeployment
-from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.state import Assignment, AutomaticList, ClusterState
 from controller.deployment import MigrationStatus
 from domains.errors import HeadraceError, NotFound
 from domains.plan.graph import DomainIndex
@@ -150,6 +151,12 @@ class PlainLeader:
     async def cancel(self, id: str) -> MigrationStatus:
         return await self.migration(id)
 
+    async def keep(self, sql: str, lately: int) -> AutomaticList:
+        raise no_leader("it keeps no automatic views")
+
+    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
+        raise no_leader("it keeps no automatic views")
+
     async def status(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "closed": self.closed}
 
@@ -167,6 +174,7 @@ class InProcess(ClusterDeployment):
     authorities: list[MemoryAuthority]
     """Of the workers."""
     leader: PlainLeader
+    leading: Leading
     around: AsyncExitStack
 
     async def close(self) -> None:
@@ -217,7 +225,7 @@ async def open_cluster(
     )
     assert isinstance(deployment, InProcess)
     deployment.zookeeper, deployment.workers, deployment.authorities = zookeeper, workers, authorities
-    deployment.leader, deployment.around = leader, around
+    deployment.leader, deployment.leading, deployment.around = leader, leading, around
     return deployment
 
 

@@ -42,6 +42,12 @@ class Leading:
                 await asyncio.sleep(0.002)
             await self.candidate.leader.calm.wait()
 
+    async def again(self, around: AsyncExitStack) -> None:
+        """It resigns, and takes over in another term."""
+        await self.end()
+        self._stopping = asyncio.Event()
+        await self.begin(around)
+
     async def end(self) -> None:
         self._stopping.set()
         if self._task is not None:

@@ -102,6 +102,15 @@ def test_a_reader_that_is_dropped_before_it_is_revealed_leaves_nothing(readers: 
     assert readers.bytes_of(4) == 0
 
 
+def test_no_reader_begins_with_what_another_does() -> None:
+    """Those of automatic views have greater numbers than fit into four bytes."""
+    reader, others = Reader("one", (0,), (), (), 2), (layout_module.VEIL, layout_module.VERSION, b"\xff\xff\xff\xfd")
+    numbers = [0, 1, 2**32 - 257, 2**32 - 256, 2**32 - 1, (1 << 40) * 256, ((1 << 40) + 1) * 256 + 255]
+    prefixes = [*(ReaderLayout(number, reader, COLUMNS).prefix for number in numbers), *others]
+    for one in prefixes:
+        assert [other for other in prefixes if other.startswith(one)] == [one]
+
+
 def test_shards_of_a_reader_have_numbers_of_their_own() -> None:
     numbers = {reader_id(NodeIndex(node), shard) for node in range(5) for shard in range(256)}
     assert len(numbers) == 5 * 256

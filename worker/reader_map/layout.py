@@ -59,12 +59,15 @@ VEIL = b"\xff" * 4
 VERSION = b"\xff" * 3 + b"\xfe"
 """Before a reader's prefix: the key of its version. No reader has this number either."""
 
-_pack_reader = struct.Struct(">I").pack
-pack_ordinal = _pack_reader
+pack_ordinal = struct.Struct(">I").pack
 _pack_state = struct.Struct(">BQ8s").pack
 _COUNT = slice(1, 9)
 """Of a state: where the count is."""
 pack_version = struct.Struct(">Q").pack
+_FAR = b"\xff" * 3 + b"\x00"
+"""Before the number, in 8 bytes, of a reader that has none of 4 bytes: those of automatic views of a cluster."""
+_FAR_FROM = 0xFFFFFF00
+"""The first number that no reader has in 4 bytes."""
 _pack_integer = struct.Struct(">sQ").pack
 
 
@@ -76,6 +79,11 @@ INTEGER_TAG = encode_value(0)[:1]
 def reader_id(node: NodeIndex, shard: int) -> int:
     """The number of one shard of a reader: the same in every process, and in each map no other's."""
     return node * SHARDS_MAX + shard
+
+
+def _prefix(reader_id: int) -> bytes:
+    """What the keys of a reader begin with, and no other reader's."""
+    return pack_ordinal(reader_id) if reader_id < _FAR_FROM else _FAR + pack_version(reader_id)
 
 
 def _is_integer(types: Sequence[SqlType], key: Columns) -> bool:
@@ -93,7 +101,7 @@ class ReaderLayout:
         self.types = tuple(types)
         self.reader_id = reader_id
         self.reader = reader
-        self.prefix = _pack_reader(reader_id)
+        self.prefix = _prefix(reader_id)
         self.concealed = False
         """Of a full reader, and for whoever writes the map: whether its marker stands under ``veil``."""
         self.veil = VEIL + self.prefix

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.cluster.leader.automatic import AutomaticViews
 from controller.cluster.leader.building import BulkSettings, ClusterSource, builder_of, keep_clear
 from controller.cluster.leader.fleet import Connect, Deposed, Fleet, Timing
 from controller.cluster.leader.ledger import RETRY_SECONDS, StateLedger
@@ -87,6 +88,8 @@ class Leader:
         self.taking = PlacementPolicy(self.fleet, self.ledger, settings.timing.trust_after)
         self.migrator: Migrator | None = None
         """None until it has taken over."""
+        self.automatic: AutomaticViews | None = None
+        """Likewise."""
         self.recovery: Recovery | None = None
         self.closed: dict[DomainIndex, str] = {}
         """See :class:`LeaderPort`."""
@@ -127,6 +130,8 @@ class Leader:
             # The fleet first: then a migration's requests fail, and it ends.
             await self.fleet.close()
             await self.rebuild_operations.close()
+            if self.automatic is not None:
+                await self.automatic.close()
             if self.migrator is not None:
                 await self.migrator.close()
 
@@ -139,6 +144,12 @@ class Leader:
         if self.migrator is None:
             raise NoLeader(f"the leader is not ready: {self.trouble}", hint="try again")
         return self.migrator
+
+    def keeping(self) -> AutomaticViews:
+        """The automatic views. Raises NoLeader as ``serving`` does."""
+        self.serving()
+        assert self.automatic is not None
+        return self.automatic
 
     def ready(self) -> None:
         self.serving()
@@ -207,6 +218,8 @@ class Leader:
     def disturb(self, why: str) -> None:
         self.trouble = why
         self.calm.disturb()
+        if self.automatic is not None:
+            self.automatic.forget()
         self._news.set()
 
     # --- taking over ----------------------------------------------------------------------------------------------
@@ -243,6 +256,8 @@ class Leader:
         self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
         self.migrator.threshold = self.settings.bulk.threshold
         self.migrator.builder = builder_of(self.settings.bulk, executor, self._source())
+        self.automatic = AutomaticViews(self._executor(), book, self.migrator, self.disturb)
+        executor.make_way = self.automatic.give_way_to_change
         if self.settings.bulk.archive is not None:
             clearing = keep_clear(self.files, self.settings.bulk.archive, decided.epoch, self.ledger)
             self._clearing = asyncio.create_task(clearing, name="clearing")

@@ -127,6 +127,10 @@ class StableEpoch:
         return self.number
 
 
+async def _nothing() -> None:
+    """There is nothing in the way."""
+
+
 class ClusterExecutor:
     """See :class:`controller.migrating.executor.Executor`. ``disturb`` begins a recovery; ``trouble`` says why none has
     ended."""
@@ -149,8 +153,18 @@ class ClusterExecutor:
         self._disturb = disturb
         self._trouble = trouble
         self._number = number
+        self.make_way: Callable[[], Awaitable[None]] = _nothing
+        """Remove what a change is not to meet. Raises Interrupted if a recovery does that."""
 
     async def ready(self) -> None:
+        await self.begin()
+        try:
+            await self.make_way()
+        except Interrupted:
+            await self.begin()
+
+    async def begin(self) -> None:
+        """Begin at the present stable epoch, or the next one."""
         try:
             async with asyncio.timeout(self._timing.calm_patience):
                 self._number = await self._calm.wait()
@@ -164,6 +178,10 @@ class ClusterExecutor:
     def still_calm(self) -> None:
         """Raises Interrupted if the stable epoch since ``ready`` is over."""
         self._calm.check(self._number)
+
+    @property
+    def is_calm(self) -> bool:
+        return bool(self._calm)
 
     def check(self) -> None:
         self.still_calm()

@@ -4,7 +4,7 @@ other requests go to the worker."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from controller.cluster.serving.connections import Connections, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
@@ -95,6 +95,8 @@ class ClusterHosts:
         self._reached: dict[Place, tuple[int, Clock]] = {}
         """Positions that readers are known to reflect, and the incarnation of their domain."""
         self.acknowledged = AcknowledgedPositions()
+        self.on_gone: Callable[[NodeIndex], None] = lambda node: None
+        """Hears of readers that are nowhere any more."""
         self._cuts = RemoteCuts(directory, connections, self._asking)
         self._evaluators = EvaluatorPool()
         directory.on_moved.append(self._moved)
@@ -175,6 +177,7 @@ class ClusterHosts:
         except ReadTimeout as error:
             raise TimeoutError from error
         except ReaderGone:
+            self.on_gone(shard.node)
             return None
         if token and given is not None and given == self._directory.assignment(shard.domain):
             self._learn(shard, given.incarnation, token)

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from controller.cluster.serving.archiving import archive_cluster
+from controller.cluster.serving.automatic import ShownViews
 from controller.cluster.serving.cluster_hosts import ClusterHosts
 from controller.cluster.serving.connections import Connections, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, with_leaders_view
+from controller.cluster.state import AutomaticList
 from controller.deployment import KILLED, ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
@@ -57,6 +59,13 @@ class LeaderDoor(Protocol):
     async def status(self) -> dict[str, Any]:
         """As JSON."""
 
+    async def keep(self, sql: str, lately: int) -> AutomaticList:
+        """Have an automatic view of a SELECT that was asked so often lately; what there is then. Raises why there is
+        none: Unavailable, where one may be made later."""
+
+    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
+        """Tell how often automatic views were asked, by name; what there is."""
+
     async def close(self) -> None: ...
 
 
@@ -67,9 +76,6 @@ HEALTH_SECONDS = 1.0
 """For which the answer to a health check stands: a balancer asks each api process about as often."""
 LEADER_PAUSE = 0.1
 """Seconds between two requests to a leader; an election takes some tens of these."""
-
-NO_VIEWS = "a cluster makes no automatic views"
-"""They would be in the recipe that all its processes follow, and traffic is not to change that."""
 
 Answer = TypeVar("Answer")
 
@@ -88,7 +94,7 @@ class ClusterDeployment(Serving):
         ad_hoc: AdHocMode = AdHocMode.KEEP,
         budget: Budget = BUDGET,
     ) -> None:
-        super().__init__(hosts, read_timeout, ad_hoc, budget, kept_nowhere=NO_VIEWS)
+        super().__init__(hosts, read_timeout, ad_hoc, budget)
         self.directory = directory
         self._connections = connections
         self._hosts = hosts
@@ -97,7 +103,10 @@ class ClusterDeployment(Serving):
         self._started = time.monotonic()
         self._looked: tuple[asyncio.Future[str], float] | None = None
         """The last look at how the workers are, and when it began."""
-        directory.on_state.append(self._adopted)
+        self._automatic = ShownViews(directory, leader, self._adopted, self.selects.shapes.uses)
+        self.selects.keeper = self._automatic.keep
+        hosts.on_gone = self._automatic.gone
+        directory.on_state.append(self._declared_anew)
         directory.on_moved.append(self._moved)
 
     @classmethod
@@ -129,12 +138,19 @@ class ClusterDeployment(Serving):
 
     @property
     def state(self) -> State:
-        return self.directory.state
+        """What is declared, and the leader's automatic views."""
+        return self._automatic.state
+
+    def _declared_anew(self, before: State, after: State) -> None:
+        self._automatic.declared_anew(before, after)
+        self.selects.shapes.try_again()
+        self._hosts.acknowledged.forget(after)
 
     def _adopted(self, before: State, after: State) -> None:
         self.changed(before, after)
         self._hosts.forget(set(after.flow.readers.values()))
-        self._hosts.acknowledged.forget(after)
+        views = self._automatic.views.values()
+        self.selects.kept_by_leader({view.name: (view.definition.sql, view.tables) for view in views})
 
     def _moved(self) -> None:
         """Look-ups hold on to the maps that they read."""
@@ -263,6 +279,7 @@ class ClusterDeployment(Serving):
 
     async def close(self) -> None:
         await self.selects.close()
+        await self._automatic.close()
         await self.directory.close()
         await self._leader.close()
         await self._hosts.close()
