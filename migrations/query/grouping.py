@@ -24,6 +24,7 @@ from domains.language.types import BIGINT, Column, Kind
 from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm
 from migrations.parse.reading import children, exp, text_of
 from migrations.query.block import Rolled, SelectBlock
+from migrations.query.eager import eagerly, is_asked_for
 from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
 from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.late import fields_of, has_parameter
@@ -44,7 +45,10 @@ def group_rows(block: SelectBlock) -> None:
     nodes = _later_nodes(block.node)
     found = [node for part in nodes for node in aggregates_in(part)]
     aggregates, operands = dict.fromkeys(found), {node for node in found if is_operand(node)}
+    eager = is_asked_for(block.node)
     if clause is None and not aggregates:
+        if eager:
+            raise SqlError("EAGER_AGGREGATION without an aggregate", hint="take the hint out")
         return
     block.stage.merge_parameters()
     groups = [] if clause is None else _group_expressions(block, clause)
@@ -53,9 +57,13 @@ def group_rows(block: SelectBlock) -> None:
         for node in aggregates
     }
     if clause is not None and clause.args.get("rollup"):
+        if eager:
+            raise Unsupported("EAGER_AGGREGATION with ROLLUP", hint="take the hint out")
         _roll_up(block, groups, summaries, nodes)
         return
     if _is_late(block, groups, summaries.values(), nodes, scalar=clause is None):
+        if eager:
+            raise Unsupported("EAGER_AGGREGATION of groups that are made when the answer is read", hint="take it out")
         if clause is not None or groups:
             groups += _determined(block, groups, nodes)
         _group_late(block, list(dict.fromkeys(groups)), summaries, scalar=clause is None)
@@ -270,18 +278,21 @@ def _enter_second_stage(
     block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
 ) -> None:
     first = block.stage
-    arranged = first.arrange(block.context.statistics)
+    distinct = list(dict.fromkeys(summaries.values()))
+    if is_asked_for(block.node):
+        keys = [key for key, _ in first.keys]
+        grouped = eagerly(first.joins(), keys, groups, distinct, scalar=scalar and not groups)
+    else:
+        plan, group, calls = _inputs(first.arrange(block.context.statistics), groups, distinct)
+        grouped = aggregated(plan, group, calls, scalar=scalar and not group)
     if first.empty_row() is not None:
         raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
-    distinct = list(dict.fromkeys(summaries.values()))
-    plan, group, calls = _inputs(arranged, groups, distinct)
-    grouped = aggregated(plan, group, calls, scalar=scalar and not group)
     second = stage_of(grouped)
     second.carried = [Wide(Field(groups.index(c.expression), c.expression.type), c.slot) for c in first.carried]
-    if scalar and group:
-        nothing = {len(group) + i: s.of_nothing for i, s in enumerate(distinct)}
+    if scalar and groups:
+        nothing = {len(groups) + i: s.of_nothing for i, s in enumerate(distinct)}
         second.empties.append((Leaf(grouped, 0), nothing))
-    fields = {node: grouped.field(len(group) + distinct.index(s)) for node, s in summaries.items()}
+    fields = {node: grouped.field(len(groups) + distinct.index(s)) for node, s in summaries.items()}
     block.stage = second
     _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 

@@ -164,7 +164,7 @@ def _island(remaining: list[Arranged], conditions: Sequence[Expression]) -> tupl
 def _met(island: Sequence[Arranged], conditions: list[Expression]) -> Arranged:
     result = island[0]
     for other in island[1:]:
-        result = _meet(result, other, conditions)
+        result = meet(result, other, conditions)
     return result
 
 
@@ -194,7 +194,7 @@ def _grown(
         for at, other in enumerate(rest):
             if _links(ours, frozenset(other.layout), left):
                 after = list(left)
-                met = _meet(result, other, after)
+                met = meet(result, other, after)
                 steps.append((_cost(result, other, met, statistics), at, met, after))
         added, at, result, left = min(steps, key=lambda step: step[:2])
         del rest[at]
@@ -222,10 +222,10 @@ LOOKUP = 4
 
 
 def _links(left: frozenset[int], right: frozenset[int], conditions: Sequence[Expression]) -> bool:
-    return any(_link(condition, left, right) is not None for condition in conditions)
+    return any(link_of(condition, left, right) is not None for condition in conditions)
 
 
-def _link(condition: Expression, left: frozenset[int], right: frozenset[int]) -> tuple[Expression, Expression] | None:
+def link_of(condition: Expression, left: frozenset[int], right: frozenset[int]) -> tuple[Expression, Expression] | None:
     """Both sides of an equality between the two, the left one's first; None where it is none."""
     sides = equality(condition)
     if sides is None:
@@ -241,7 +241,7 @@ def _link(condition: Expression, left: frozenset[int], right: frozenset[int]) ->
     return None
 
 
-def _meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arranged:
+def meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arranged:
     """⋈ of two plans by every condition that spans them; those are taken off the list."""
     ours, theirs = frozenset(left.layout), frozenset(right.layout)
     links: list[tuple[Expression, Expression]] = []
@@ -249,7 +249,7 @@ def _meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arra
     for condition in list(conditions):
         if positions(condition) <= ours | theirs:
             conditions.remove(condition)
-            link = _link(condition, ours, theirs)
+            link = link_of(condition, ours, theirs)
             if link is None or _meets_again(link, links):
                 others.append(condition)
             else:
@@ -271,7 +271,7 @@ def _left(source: Left, conditions: Sequence[Expression], statistics: Statistics
     inside: list[Expression] = []
     residual: list[Expression] = []
     for condition in source.conditions:
-        link = _link(condition, ours, theirs)
+        link = link_of(condition, ours, theirs)
         if positions(condition) and positions(condition) <= theirs:
             inside.append(condition)
         elif link is not None and not _meets_again(link, links):

@@ -112,12 +112,19 @@ class SelectStage:
 
         :raises Unsupported: a parameter on the missing side of an outer join.
         """
+        return arrange(self.joins(), statistics=statistics)
+
+    def joins(self) -> Source:
+        """The sources with all conditions.
+
+        :raises Unsupported: a parameter on the missing side of an outer join.
+        """
         assert self.source is not None
         self.merge_parameters()
         own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
         source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
         self._refuse_nullable(source)
-        return arrange(source, statistics=statistics)
+        return source
 
     def empty_row(self) -> EmptyRow | None:
         """This stage's row where there is no row, if there is one then.

@@ -75,6 +75,8 @@ class Select:
     cut: Cut = Cut()
     partial_by: tuple[str, ...] = ()
     """Of a view: the parameters in its hint. It changes what is held, and no answer."""
+    eager: bool = False
+    """With the hint that sums are made below joins: likewise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,9 @@ def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
         shown = "*"
     else:
         shown = ", ".join(o.term.mysql() + (f" AS {o.name}" if o.aliased else "") for o in query.outputs)
-    hint = f"/*+ PARTIAL_BY({', '.join(query.partial_by)}) */ " if query.partial_by else ""
+    hints = [f"PARTIAL_BY({', '.join(query.partial_by)})"] if query.partial_by else []
+    hints += ["EAGER_AGGREGATION"] if query.eager else []
+    hint = f"/*+ {' '.join(hints)} */ " if hints else ""
     text = f"SELECT {hint}{'DISTINCT ' if query.distinct else ''}{shown} FROM " + _from_text(query, ctes, inline)
     condition = both(query.where)
     if condition is not None:

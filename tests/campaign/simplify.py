@@ -80,6 +80,8 @@ def simpler_queries(query: Query) -> Iterator[Query]:
     yield from _fewer_outputs(query)
     if query.partial_by:
         yield replace(query, partial_by=())
+    if query.eager:
+        yield replace(query, eager=False)
     if query.distinct:
         yield replace(query, distinct=False)
     if query.group:
