@@ -455,7 +455,9 @@ class Serving(ABC):
         await self.insert(table, (), Once(stream, 0))
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
-        return await self.made_anew(lambda: self.write(update_operation(self._target(table).schema, key, changes)))
+        return await self.made_anew(
+            lambda: self.write(update_operation(self._target(table).schema, key, changes, self.now()))
+        )
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
         return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key)))

@@ -361,6 +361,10 @@ def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
         key = "MUL" if any(position in index for index in schema.indexes) else ""
     default = "CURRENT_TIMESTAMP" if column.default_now else _written(column.default)
     extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
+    if column.on_update_now:
+        extra = f"{extra} on update CURRENT_TIMESTAMP".strip()
+    if column.generated is not None:
+        extra = "VIRTUAL GENERATED" if column.virtual else "STORED GENERATED"
     return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
 
 

@@ -23,7 +23,8 @@ from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
-from domains.engine.write import NOTHING, WrittenTable, change_table
+from domains.engine.write import NOTHING, change_table
+from domains.engine.written import WrittenTable
 from domains.errors import HeadraceError, RowsRefused
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import ReaderOperator

@@ -7,77 +7,19 @@ is staged until the last row has passed. The error names the row (from 1) and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import assert_never
 
+from domains.engine.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
-from domains.language.compile import compile_expression
-from domains.language.expressions import Constant, Expression, Field
-from domains.language.types import Delta, Row, TableSchema, Value
-from domains.plan.deltas import Entry, add_row, key_function
+from domains.language.types import Delta, Row
+from domains.plan.deltas import Entry, add_row
 from domains.plan.graph import Columns
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from domains.plan.sharding import shard_of
-from domains.store.row_types import RowTypes
 from domains.store.selecting import as_seen, selected
-from domains.store.storage import TableStore
-
-# SET clauses made ready for a statement's rows: each expression compiled and each column's coercion chosen once.
-#
-# Assignments are performed from left to right, as in MySQL: a later one sees an earlier one's value. Most of them
-# depend on no column of the stored row (``SET a = 7``, ``ON DUPLICATE KEY UPDATE a = VALUES(a)``), and their values
-# are of the column's own type already: those are put in place, 0.4 µs a row, where evaluating and coercing them took
-# 4.
-
-Assignments = tuple[tuple[int, Expression], ...]
-
-
-class Assigning:
-    """(stored row, row that was to be inserted) → the row as it is to be; the second is () for UPDATE.
-
-    Raises TypeViolation where a value does not fit its column.
-    """
-
-    def __init__(self, schema: TableSchema, assignments: Assignments) -> None:
-        self.positions = frozenset(position for position, _ in assignments)
-        plain = [_plain(schema, position, expression) for position, expression in assignments]
-        self._plain: list[tuple[int, int, Value]] | None = [each for each in plain if each is not None]
-        """(position, column of the other row or -1, constant)."""
-        self._steps: list[tuple[int, Callable[[Row], Value], Callable[[object], Value]]] = []
-        if None in plain:
-            self._plain = None
-            self._steps = [_step(schema, position, expression) for position, expression in assignments]
-
-    def __call__(self, row: Row, extra: Row) -> Row:
-        values = list(row)
-        if self._plain is not None:
-            for position, source, constant in self._plain:
-                values[position] = constant if source < 0 else extra[source]
-            return tuple(values)
-        for position, evaluate, coerced in self._steps:
-            values[position] = coerced(evaluate((*values, *extra)))
-        return tuple(values)
-
-
-def _plain(schema: TableSchema, position: int, expression: Expression) -> tuple[int, int, Value] | None:
-    """Where no evaluating is needed: a constant, or a column of the row that was to be inserted."""
-    column, width = schema.columns[position], len(schema.columns)
-    if isinstance(expression, Constant):
-        return position, -1, coerce(expression.value, column.type, column=column.name)
-    if isinstance(expression, Field) and width <= expression.position < 2 * width:
-        source = expression.position - width
-        return (position, source, None) if schema.columns[source].type == column.type else None
-    return None
-
-
-def _step(
-    schema: TableSchema, position: int, expression: Expression
-) -> tuple[int, Callable[[Row], Value], Callable[[object], Value]]:
-    column = schema.columns[position]
-    return position, compile_expression(expression), partial(coerce, type=column.type, column=column.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +39,6 @@ NOTHING = Changes([], 0)
 """The result of an operation that changes nothing."""
 
 
-class WrittenTable:
-    """A table as its shard is written to: constraints and all else that each write needs, worked out once for its
-    schema. A write of one row spent 5 µs on the constraints."""
-
-    def __init__(self, stored: TableStore, base: str = "", shard: int = 0, shards: int = 1) -> None:
-        """``stored`` has the rows of one shard of so many; ``base`` is its name in clocks."""
-        schema = stored.schema
-        self.stored = stored
-        self.schema = schema
-        self.base = base
-        self.shard = shard
-        self.shards = schema.shards or shards
-        self.types = RowTypes(schema)
-        self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
-        self.key_of = {columns: key_function(columns) for columns in self.unique}
-        self.keyed = frozenset(at for columns in self.unique for at in columns)
-        self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
-        self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
-        """Where the AUTO_INCREMENT column stands."""
-
-
 class TableChange:
     """A table as it will be after the operation, while that is being worked out."""
 
@@ -134,6 +55,8 @@ class TableChange:
         self._key_of = written.key_of
         self._keyed = written.keyed
         self._required = written.required
+        self._checks = written.checks
+        self.written = written
 
     def find(self, columns: Columns, key: Row) -> Row | None:
         """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
@@ -175,7 +98,7 @@ class TableChange:
 
     def insert_bag(self, rows: Sequence[Row]) -> None:
         """Rows that no key can refuse, in one go: 0.1 µs each where the way past the keys takes 1."""
-        if self._required:
+        if self._required or self._checks:
             for number, row in enumerate(rows, 1):
                 self.require(row, number)
         assert not self.deltas, "a bag's rows come first and alone"
@@ -200,6 +123,13 @@ class TableChange:
                 raise ConstraintViolation(
                     f'row {number}: column "{name}" of table "{self.schema.name}" must not be NULL',
                     hint="give it a value, or a DEFAULT in the table",
+                )
+        for check, condition in self._checks:
+            if condition(row) == 0:
+                raise ConstraintViolation(
+                    f'row {number}: check "{check.name}" of table "{self.schema.name}" does not hold: '
+                    f"{check.condition.sql}",
+                    hint="give values that it is true for",
                 )
 
     def check_shard(self) -> None:
@@ -258,6 +188,9 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
             f'table "{change.schema.name}" has {width} columns, and a row another number of values', hint="make it anew"
         )
     rows, generated = _number(change, operation.rows)
+    generate = change.written.generate
+    if generate is not None:
+        rows = tuple(map(generate, rows))
     if operation.on_conflict == "list":
         return _insert_all(change, rows), _first(change, rows, generated)
     if not change.unique:
@@ -292,7 +225,7 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
                 inserted.append(row)
             # MySQL changes a row that it meets by the last key in place: nothing goes, nothing comes.
         else:
-            assigning = assigning or Assigning(change.schema, operation.assignments)
+            assigning = assigning or Assigning(change.written, operation.assignments, operation.stamps)
             stored = assigning(found[1], (*row, *operation.beside[number - 1]) if operation.beside else row)
             affected += _update_instead(change, found[1], stored, assigning, number)
         if returning:
@@ -399,7 +332,7 @@ def _update(change: TableChange, operation: Update) -> int:
     rows = selected(change.table, operation)
     if not rows:
         return 0
-    assigning = Assigning(change.schema, operation.assignments)
+    assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight in rows if (new := assigning(row, ())) != row]
     return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))
 
@@ -451,6 +384,6 @@ def _amend(change: TableChange, operation: Amend) -> int:
             if operation.returning:
                 change.returned += [row] * weight
         return sum([weight for _, weight, _ in found])
-    assigning = Assigning(change.schema, operation.assignments)
+    assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight, extra in found if (new := assigning(row, extra)) != row]
     return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))

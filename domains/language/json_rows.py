@@ -13,7 +13,19 @@ from typing import Any
 import orjson
 
 from domains.language.compiled import compiled
-from domains.language.types import UNKNOWN_GENERATION, Column, Kind, Row, SqlType, TableColumn, TableSchema, Value
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import (
+    UNKNOWN_GENERATION,
+    Check,
+    Column,
+    Kind,
+    Row,
+    SqlType,
+    StoredExpression,
+    TableColumn,
+    TableSchema,
+    Value,
+)
 
 # Table schemas and values as JSON: what the catalog of a store and the manifest of an archive are written in.
 #
@@ -38,6 +50,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
                 **column,
                 "type": type_from_json(column["type"]),
                 "default": value_from_json(column["default"]),
+                "generated": StoredExpression(**column["generated"]) if column.get("generated") else None,
             }
         )
         for column in document["columns"]
@@ -53,7 +66,35 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         shard_by=document.get("shard_by"),
         shards=document.get("shards", 0),
         generation=document.get("generation", UNKNOWN_GENERATION),
+        checks=tuple(
+            Check(check["name"], StoredExpression(**check["condition"])) for check in document.get("checks", ())
+        ),
     )
+
+
+def stored_expression(sql: str, expression: Expression) -> StoredExpression:
+    return StoredExpression(sql, json.dumps(_expression_to_json(expression), separators=(",", ":")))
+
+
+def decoded_expression(stored: StoredExpression) -> Expression:
+    return _expression_from_json(json.loads(stored.encoded))
+
+
+def _expression_to_json(e: Expression) -> list[Any]:
+    if isinstance(e, Field):
+        return ["field", e.position, asdict(e.type)]
+    if isinstance(e, Constant):
+        return ["constant", value_to_json(e.value), asdict(e.type)]
+    return ["call", e.function, [_expression_to_json(each) for each in e.arguments], asdict(e.type)]
+
+
+def _expression_from_json(document: list[Any]) -> Expression:
+    type = type_from_json(document[-1])
+    if document[0] == "field":
+        return Field(document[1], type)
+    if document[0] == "constant":
+        return Constant(value_from_json(document[1]), type)
+    return Call(document[1], tuple(_expression_from_json(each) for each in document[2]), type)
 
 
 def value_to_json(value: Value) -> Any:

@@ -86,6 +86,24 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredExpression:
+    """An expression over a table's stored row, as a part of its schema."""
+
+    sql: str
+    """As the definition has it."""
+    encoded: str
+    """For the engine: ``json_rows.decoded_expression``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition that no stored row makes false. NULL is not false."""
+
+    name: str
+    condition: StoredExpression
+
+
+@dataclass(frozen=True, slots=True)
 class TableColumn:
     """One column of a base table. Its position in the stored row never changes, even after it is dropped."""
 
@@ -99,6 +117,11 @@ class TableColumn:
     """DEFAULT CURRENT_TIMESTAMP: the writer stamps the time before the row reaches the engine."""
     auto_increment: bool = False
     dropped: bool = False
+    on_update_now: bool = False
+    """ON UPDATE CURRENT_TIMESTAMP: where an UPDATE changes something else of the row, and does not set it."""
+    generated: StoredExpression | None = None
+    """Its value is computed of the row when that is written, whether it is declared VIRTUAL or STORED."""
+    virtual: bool = False
 
 
 UNKNOWN_GENERATION = -1
@@ -126,6 +149,7 @@ class TableSchema:
     """Number of shards of the table; 0: as many as the deployment has."""
     generation: int = 0
     """Number of tables of the same name that were dropped before this one was created (``sharding.base_shard``)."""
+    checks: tuple[Check, ...] = ()
 
     @property
     def shard_column(self) -> int:

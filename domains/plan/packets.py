@@ -18,7 +18,7 @@ from typing import NewType
 
 from domains.errors import HeadraceError
 from domains.language.expressions import Expression
-from domains.language.types import Delta, Row
+from domains.language.types import Delta, Row, Value
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
 
 LinkId = NewType("LinkId", int)
@@ -54,6 +54,9 @@ Clock = dict[str, int]
 
 # --- writes -----------------------------------------------------------------------------------------------------
 
+Stamps = tuple[tuple[int, Value], ...]
+"""(position, the time) of columns with ON UPDATE CURRENT_TIMESTAMP: set where anything else of a row changes."""
+
 Access = tuple[tuple[Columns, tuple[Row, ...]], ...]
 """The constants of a WHERE: every row that it is true for has, in each part's columns, one of the part's keys."""
 
@@ -75,6 +78,7 @@ class Insert:
     """For each row, further values of the SELECT that it is from; () where nothing is set to them."""
     returning: bool = False
     """Whether the stored rows are told, as in MariaDB's RETURNING."""
+    stamps: Stamps = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Update:
     access: Access = ()
     """The engine picks an index by it."""
     limit: int | None = None
+    stamps: Stamps = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ class Amend:
     """Where equal rows are stored several times, a row stands for one of them, and not for all."""
     returning: bool = False
     """Whether the deleted rows are told."""
+    stamps: Stamps = ()
 
 
 Operation = Insert | Update | Delete | Amend

@@ -31,7 +31,7 @@ from migrations.statements.constants import NO_COLUMNS, placeholders
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.names import column_position, written_table
 from migrations.statements.statement import ChosenWrite, SelectStatement, WriteStatement
-from migrations.statements.stored import assignments, is_default
+from migrations.statements.stored import assignments, is_default, refuse_generated, stamps
 from migrations.statements.subqueries import literal_node
 
 _CLOCK_TYPES = {"datetime": "DATETIME", "date": "DATE"}
@@ -71,6 +71,8 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
         for item in items:
             position = column_position(schema, item.this.name, item.this)
             value = item.args["expression"]
+            if not is_default(value):
+                refuse_generated(schema, (position,))
             if is_default(value) or not (_reads_columns(value) if joined else _asks(value)):
                 plain = exp.EQ(this=exp.column(item.this.this), expression=value)
                 changes += assignments([plain], schema, scope, Setting(place=verb), now)
@@ -86,7 +88,9 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
     statement = SelectStatement(select, text_of(select))
-    return ChosenWrite(schema, statement, None if changes is None else tuple(changes), bool(node.args.get("limit")))
+    times = stamps(schema, (position for position, _ in changes), now) if changes is not None else ()
+    changed = None if changes is None else tuple(changes)
+    return ChosenWrite(schema, statement, changed, bool(node.args.get("limit")), stamps=times)
 
 
 def chosen(write: ChosenWrite, columns: Sequence[Column], rows: Sequence[Row]) -> WriteStatement:
@@ -112,7 +116,7 @@ def chosen(write: ChosenWrite, columns: Sequence[Column], rows: Sequence[Row]) -
     stored = tuple([row for row, _ in found])
     beside = tuple([extra for _, extra in found]) if write.changes else ()
     changes = None if write.changes is None else tuple(given)
-    amend = Amend(schema.name, stored, beside, changes, write.single, returning=write.returning is not None)
+    amend = Amend(schema.name, stored, beside, changes, write.single, write.returning is not None, write.stamps)
     return WriteStatement(amend, write.returning)
 
 

@@ -26,7 +26,7 @@ from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.insert import insert, with_columns_beside
 from migrations.statements.names import written_table
 from migrations.statements.statement import ChosenWrite, PendingWrite, Returning, WriteStatement
-from migrations.statements.stored import assignments
+from migrations.statements.stored import assignments, stamps
 from migrations.statements.subqueries import Answers, answered, select_of, subqueries
 
 # By which columns the rows of an UPDATE or DELETE can be looked up.
@@ -240,7 +240,8 @@ def _operation(context: _Context, answers: Answers, columns: Sequence[Column] = 
     if isinstance(node, exp.Delete):
         return Delete(schema.name, where, access(where, schema), limit, node.args.get("returning") is not None)
     changes = assignments(node.expressions, schema, scope, setting, context.now)
-    return Update(schema.name, where, changes, access(where, schema), limit)
+    times = stamps(schema, (position for position, _ in changes), context.now)
+    return Update(schema.name, where, changes, access(where, schema), limit, times)
 
 
 def _limit(node: exp.Expr, setting: Setting) -> int | None:

@@ -18,7 +18,15 @@ from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import NO_COLUMNS, coerced, evaluate
 from migrations.statements.definitions.columns import implicit_default
 from migrations.statements.names import column_position
-from migrations.statements.stored import assignments, default_of, is_default, row_maker
+from migrations.statements.stored import (
+    assignments,
+    default_of,
+    given_generated,
+    is_default,
+    refuse_generated,
+    row_maker,
+    stamps,
+)
 
 SettingOf = Callable[[Scope], Setting]
 """The setting of the statement's expressions over a scope."""
@@ -46,6 +54,7 @@ def insert(
             positions = ()
         given = _values(tuples, positions, schema, setting, now)
     elif selected is not None:
+        refuse_generated(schema, positions)
         further, width = len(_columns_beside(node, schema)), len(positions)
         _check_widths(selected, width + further, "the SELECT gives")
         given = [row[:width] for row in selected] if further else list(selected)
@@ -60,7 +69,8 @@ def insert(
     if replacing or node.args.get("ignore"):
         raise SqlError("ON DUPLICATE KEY UPDATE does not go with IGNORE or REPLACE")
     updates = _updates(node, conflict, schema, positions, columns, setting, now)
-    return Insert(schema.name, rows, "update", updates, beside, returning)
+    times = stamps(schema, (position for position, _ in updates), now)
+    return Insert(schema.name, rows, "update", updates, beside, returning, times)
 
 
 def with_columns_beside(node: exp.Insert, schema: TableSchema) -> exp.Insert:
@@ -123,6 +133,8 @@ def _values(
     for number, cells in enumerate(tuples, 1):
         row: list[Value] = []
         for cell, column in zip(cells, columns, strict=True):
+            if column.generated is not None and not is_default(cell):
+                raise given_generated(column)
             constant = literal(cell)
             if constant is not None:
                 row.append(constant.value)

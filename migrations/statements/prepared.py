@@ -27,7 +27,7 @@ from migrations.statements.dml import access
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
 from migrations.statements.statement import Statement, WriteStatement
-from migrations.statements.stored import RowMaker, row_maker
+from migrations.statements.stored import RowMaker, row_maker, stamps
 
 # Writes of the common forms, with their tree left behind: what is bound is values, not nodes.
 #
@@ -56,7 +56,11 @@ class InsertTemplate:
         given = [_stated(value) for value in values]
         width = self.width
         rows = [given[at : at + width] for at in range(0, len(given), width)]
-        return Insert(self.schema.name, tuple(self.maker.rows(rows, now)), self.on_conflict, self.assignments)
+        stored = tuple(self.maker.rows(rows, now))
+        if not self.assignments:
+            return Insert(self.schema.name, stored, self.on_conflict)
+        times = stamps(self.schema, (position for position, _ in self.assignments), now)
+        return Insert(self.schema.name, stored, self.on_conflict, self.assignments, stamps=times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class KeyedTemplate:
         for position, number in self.changes:
             column = schema.columns[position]
             changes.append((position, Constant(coerced(_stated(values[number]), column), column.type)))
-        return Update(schema.name, where, tuple(changes), found)
+        times = stamps(schema, (position for position, _ in changes), now)
+        return Update(schema.name, where, tuple(changes), found, stamps=times)
 
 
 Template = InsertTemplate | KeyedTemplate

@@ -22,7 +22,7 @@ from domains.plan.graph import Columns
 from domains.plan.packets import Access, Delete, Insert, Update
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.names import column_position
-from migrations.statements.stored import RowMaker, Shapes, row_maker
+from migrations.statements.stored import RowMaker, Shapes, refuse_generated, row_maker, stamps
 
 # What an insert of rows does where a PRIMARY KEY or UNIQUE is taken already: the table calls' form of what SQL has.
 #
@@ -117,6 +117,7 @@ def inserting(
     updated: tuple[int, ...] | None = None
     for keys, run in groupby(rows, _names):
         maker, pick = _shape(schema, keys)
+        refuse_generated(schema, maker.given)
         if duplicate.act == "update":
             if updated is None:
                 updated = updated_columns(schema, duplicate, maker.given, shards)
@@ -124,7 +125,10 @@ def inserting(
         while made := maker.rows(map(pick, islice(run, SLICE_ROWS)), now, len(stored) + 1):
             stored += made
             yield
-    return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated) if updated else ())
+    if not updated:
+        return Insert(schema.name, tuple(stored), duplicate.act)
+    times = stamps(schema, updated, now)
+    return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated), stamps=times)
 
 
 def _check_gives(maker: RowMaker, updated: Sequence[int], number: int) -> None:
@@ -138,7 +142,7 @@ def _check_gives(maker: RowMaker, updated: Sequence[int], number: int) -> None:
             )
 
 
-def update_operation(schema: TableSchema, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Update:
+def update_operation(schema: TableSchema, key: Mapping[str, Any], changes: Mapping[str, Any], now: str) -> Update:
     """The update of the rows that have ``key`` (any columns; None in it is NULL).
 
     :raises BadRequest: one of the two is empty, or no object.
@@ -148,7 +152,9 @@ def update_operation(schema: TableSchema, key: Mapping[str, Any], changes: Mappi
     assignments = tuple(
         [(column.position, Constant(column.coerce(changes[name]), column.type)) for name, column in columns]
     )
-    return Update(schema.name, where, assignments, found)
+    positions = [position for position, _ in assignments]
+    refuse_generated(schema, positions)
+    return Update(schema.name, where, assignments, found, stamps=stamps(schema, positions, now))
 
 
 def delete_operation(schema: TableSchema, key: Mapping[str, Any]) -> Delete:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from domains.language.compile import compile_expression
 from domains.language.expressions import Expression
 from domains.language.types import Column, Row, TableSchema, Value
-from domains.plan.packets import Operation
+from domains.plan.packets import Operation, Stamps
 from migrations.catalog import ViewDefinition
 from migrations.parse.reading import exp
 from migrations.query.relation import Relation
@@ -128,6 +128,7 @@ class ChosenWrite:
     single: bool
     """With LIMIT a row stands for one of those that equal it."""
     returning: Returning | None = None
+    stamps: Stamps = ()
 
 
 @dataclass(frozen=True, slots=True)

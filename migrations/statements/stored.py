@@ -15,6 +15,7 @@ from domains.errors import ConstraintViolation, SqlError, TypeViolation
 from domains.language.coercion import row_coercer
 from domains.language.expressions import Constant, Expression
 from domains.language.types import Row, TableColumn, TableSchema, Value
+from domains.plan.packets import Stamps
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.literals import precise
 from migrations.query.expressions.scalar import Setting, scalar
@@ -45,6 +46,8 @@ def _assignment(
     position = column_position(schema, item.this.name, item.this)
     column = schema.columns[position]
     node = item.args["expression"]
+    if column.generated is not None and not is_default(node):
+        raise given_generated(column)
     if is_default(node):
         return position, Constant(default_of(column, now), column.type)
     expression = precise(scalar(node, scope, setting))
@@ -71,6 +74,8 @@ def default_of(column: TableColumn, now: str) -> Value:
     """
     if column.default_now:
         return coerced(now, column)
+    if column.generated is not None:
+        return None  # The engine computes it.
     if column.has_default:
         return column.default
     if column.nullable or column.auto_increment:
@@ -78,6 +83,27 @@ def default_of(column: TableColumn, now: str) -> Value:
     raise ConstraintViolation(
         f'column "{column.name}" has no value', hint="it is NOT NULL and has no DEFAULT: give it a value"
     )
+
+
+def given_generated(column: TableColumn) -> SqlError:
+    """The error for a value, other than DEFAULT, that a write gives to a generated column."""
+    return SqlError(f'column "{column.name}" is generated and takes no value', hint="leave it out, or write DEFAULT")
+
+
+def refuse_generated(schema: TableSchema, given: Iterable[int]) -> None:
+    """:raises SqlError: a write gives a value to a generated column."""
+    for at in given:
+        if schema.columns[at].generated is not None:
+            raise given_generated(schema.columns[at])
+
+
+def stamps(schema: TableSchema, assigned: Iterable[int], now: str) -> Stamps:
+    """The time for the columns with ON UPDATE CURRENT_TIMESTAMP that a write does not set itself."""
+    stamped = _stamped(schema, ())
+    if not stamped:
+        return ()
+    set_already = frozenset(assigned)
+    return tuple((at, coerced(now, schema.columns[at])) for at in stamped if at not in set_already)
 
 
 # What follows from a table's schema and the names that a write gives, worked out once for all writes of that shape.
@@ -110,6 +136,11 @@ class Shapes(Generic[Names, Shape]):
             self._known.clear()
         self._known[id(schema), names] = (schema, made)
         return made
+
+
+_stamped: Shapes[tuple[()], tuple[int, ...]] = Shapes(
+    lambda schema, _: tuple(at for at in schema.live() if schema.columns[at].on_update_now)
+)
 
 
 @dataclass(frozen=True, slots=True)

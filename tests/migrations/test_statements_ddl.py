@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
+from domains.language.types import TableSchema
+from migrations.catalog import Catalog
+from migrations.statements.definitions.written import table_text
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateTableStatement, CreateView, DropTableStatement, DropView
 from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
@@ -109,17 +114,31 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         SqlError,
         'primary key column "a" cannot have DEFAULT NULL',
     ),
-    ("CREATE TABLE t (a INT CHECK (a > 1))", Unsupported, 'CHECK (column "a") (check the value before it is written)'),
-    ("CREATE TABLE t (a INT, CHECK (a > 1))", Unsupported, "CHECK (check the value before it is written)"),
+    ("CREATE TABLE t (a INT CHECK (b > 1))", UnknownName, 'unknown column "b"'),
+    ("CREATE TABLE t (a INT, CHECK (a > (SELECT 1)))", SqlError, "a subquery in CHECK"),
+    ("CREATE TABLE t (a DATETIME, CHECK (a < NOW()))", Unsupported, "NOW()"),
+    ("CREATE TABLE t (a INT, CONSTRAINT c CHECK (a > 1), CONSTRAINT C CHECK (a > 2))", AlreadyExists, 'check "C"'),
+    ("CREATE TABLE t (a INT, b INT AS (COUNT(a)))", SqlError, "the aggregate COUNT(a)"),
     (
-        "CREATE TABLE t (a INT AS (1) STORED)",
-        Unsupported,
-        'generated columns (column "a") (compute the value in a view)',
+        "CREATE TABLE t (a INT, b INT AS (c), c INT AS (a))",
+        SqlError,
+        'generated column "b" reads "c", a generated column behind it',
     ),
     (
-        "CREATE TABLE t (a DATETIME ON UPDATE CURRENT_TIMESTAMP)",
-        Unsupported,
-        'ON UPDATE CURRENT_TIMESTAMP (column "a") (set the column in each UPDATE: column = NOW())',
+        "CREATE TABLE t (a INT AS (a + 1), b INT)",
+        SqlError,
+        'generated column "a" reads "a", a generated column behind it',
+    ),
+    (
+        "CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY, b INT AS (a))",
+        SqlError,
+        'generated column "b" reads "a", an AUTO_INCREMENT column',
+    ),
+    ("CREATE TABLE t (a INT, b INT AS (a) DEFAULT 3)", SqlError, 'generated column "b" cannot have a DEFAULT'),
+    (
+        "CREATE TABLE t (a INT ON UPDATE CURRENT_TIMESTAMP)",
+        SqlError,
+        'column "a" is INT: ON UPDATE CURRENT_TIMESTAMP is not possible',
     ),
     ("CREATE TABLE t (a TEXT, FULLTEXT KEY (a))", Unsupported, "FULLTEXT index (use KEY; LIKE scans)"),
     (
@@ -128,7 +147,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         "index on an expression (add a column that holds it)",
     ),
     ("CREATE TEMPORARY TABLE t (a INT)", Unsupported, "CREATE TEMPORARY TABLE"),
-    ("CREATE TABLE t LIKE stories", Unsupported, "CREATE TABLE … LIKE (write the columns out)"),
+    ("CREATE TABLE t LIKE storys", UnknownName, 'unknown table "storys"'),
+    ("CREATE TABLE votes LIKE stories", AlreadyExists, 'table "votes" exists'),
     (
         "CREATE TABLE t AS SELECT 1",
         Unsupported,
@@ -259,3 +279,30 @@ def test_a_view_keeps_the_columns_that_its_table_had() -> None:
 def test_a_key_on_a_prefix_is_refused_and_not_one_on_the_column(key: str) -> None:
     with pytest.raises(Unsupported, match='on the beginning of column "a"'):
         one(f"CREATE TABLE prefixed (a VARCHAR(10), b INT, {key})")
+
+
+def test_like_takes_over_all_that_is_shown() -> None:
+    catalog = perform(
+        "CREATE TABLE s (gone INT, a INT AUTO_INCREMENT PRIMARY KEY, b DATETIME ON UPDATE NOW(), c INT AS (b IS NULL),"
+        " UNIQUE u (b, a), KEY k (c), CHECK (a <> 3)); ALTER TABLE s DROP COLUMN gone; CREATE TABLE t LIKE s",
+        Catalog(),
+    )
+    made = catalog.table("t")
+    assert table_text(made) == table_text(replace(catalog.table("s"), name="t"))
+    assert len(made.columns) == 3, "what was dropped stays behind"
+
+
+def test_a_table_is_not_spread_by_what_no_statement_gives() -> None:
+    keyed = create("CREATE TABLE t (a INT, b INT AS (a + 1), PRIMARY KEY (b))", shards=4)
+    assert keyed.shards == 1, "no key is left to spread it by"
+    with pytest.raises(Unsupported, match='sharded by "b", which is generated'):
+        create("CREATE TABLE t (a INT, b INT AS (a + 1)) SHARD BY (b)", shards=4)
+    with pytest.raises(Unsupported, match='sharded by "b", which has ON UPDATE'):
+        create("CREATE TABLE t (a INT, b DATETIME ON UPDATE NOW()) SHARD BY (b)", shards=4)
+
+
+def create(sql: str, shards: int) -> TableSchema:
+    (parsed,) = split(sql)
+    statement = interpret_one(parsed, Catalog(shards=shards), (), NOW)
+    assert isinstance(statement, CreateTableStatement)
+    return statement.schema

@@ -81,7 +81,7 @@ def test_updates_where_a_row_is_there() -> None:
 
 
 def test_update_and_delete_by_key() -> None:
-    update = update_operation(STORIES, {"ID": "7"}, {"title": 5, "score": None})
+    update = update_operation(STORIES, {"ID": "7"}, {"title": 5, "score": None}, NOW)
     assert isinstance(update, Update)
     assert update.access == (((0,), ((7,),)),)
     assert [(at, value.value) for at, value in update.assignments] == [(2, "5"), (3, None)]  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ def test_what_is_wrong_with_keys_and_changes_is_said(
     key: Any, changes: Any, kind: type[HeadraceError], message: str
 ) -> None:
     with pytest.raises(HeadraceError) as caught:
-        update_operation(STORIES, key, changes)
+        update_operation(STORIES, key, changes, NOW)
     assert type(caught.value) is kind
     assert str(caught.value).startswith(message)
 
@@ -179,7 +179,7 @@ def test_any_key_is_an_operation_that_finds_the_key_or_an_error_of_ours(
     schema: Any, key: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     try:
-        operation = update_operation(schema, key, changes)
+        operation = update_operation(schema, key, changes, NOW)
     except HeadraceError:
         return
     row: list[Any] = [None] * len(schema.columns)

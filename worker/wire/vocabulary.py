@@ -43,7 +43,14 @@ def _dataclasses_of(module: ModuleType) -> list[type]:
     return [each for each in own if is_dataclass(each)]
 
 
-TYPES: tuple[type, ...] = (types.SqlType, types.Column, types.TableColumn, types.TableSchema)
+TYPES: tuple[type, ...] = (
+    types.SqlType,
+    types.StoredExpression,
+    types.Check,
+    types.Column,
+    types.TableColumn,
+    types.TableSchema,
+)
 
 EXPRESSIONS: tuple[type, ...] = (expressions.Field, expressions.Constant, expressions.Call)
 

@@ -15,6 +15,7 @@ from migrations.catalog import Catalog, unknown
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
 from migrations.statements.definitions.columns import column_declaration, implicit_default, key_columns
+from migrations.statements.definitions.conditions import refuse_read
 from migrations.statements.definitions.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
 from migrations.statements.definitions.sharded import refuse_dropping
 from migrations.statements.names import column_position, known_table, located
@@ -102,6 +103,11 @@ def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
 def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
     declared = column_declaration(definition)
     column = declared.column
+    if declared.generated is not None or declared.checks:
+        raise Unsupported(
+            f'ADD COLUMN "{column.name}" {"that is generated" if declared.generated is not None else "with a CHECK"}',
+            hint="declare it in CREATE TABLE",
+        )
     if definition.args.get("position") is not None:
         raise Unsupported("ADD COLUMN … FIRST and AFTER", hint="a new column comes last; name columns in SELECT")
     if declared.primary or declared.unique or column.auto_increment:
@@ -143,6 +149,7 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
     at = column_position(schema, named.name, named)
     shown = f'column "{schema.name}.{schema.columns[at].name}"'
     refuse_dropping(schema, at)
+    refuse_read(schema, at, "dropped")
     if at in schema.primary_key:
         raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
     if any(at in columns for columns in schema.unique):

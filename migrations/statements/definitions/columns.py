@@ -21,8 +21,8 @@ from domains.language.types import (
 )
 from migrations.parse.grammar import words
 from migrations.parse.reading import exp
-from migrations.query.expressions import calls
 from migrations.statements.constants import coerced, evaluate
+from migrations.statements.definitions.conditions import Generated, is_clock, updated_with_time
 from migrations.statements.names import checked, column_position
 
 # SQL type names to :class:`SqlType`: what a column may be declared as.
@@ -159,9 +159,6 @@ _IGNORED = (
 """They change nothing here: text has binary collation, and foreign keys are not enforced."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.CheckColumnConstraint: ("CHECK", "check the value before it is written"),
-    exp.ComputedColumnConstraint: ("generated columns", "compute the value in a view"),
-    exp.OnUpdateColumnConstraint: ("ON UPDATE CURRENT_TIMESTAMP", "set the column in each UPDATE: column = NOW()"),
     exp.InvisibleColumnConstraint: ("INVISIBLE columns", None),
 }
 
@@ -173,6 +170,9 @@ class ColumnDeclaration:
     column: TableColumn
     primary: bool = False
     unique: bool = False
+    generated: Generated | None = None
+    checks: tuple[tuple[str, exp.Expr], ...] = ()
+    """Name and condition of each."""
 
 
 def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
@@ -188,6 +188,9 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
         kind = constraint.args.get("kind") or constraint
         if isinstance(kind, exp.DefaultColumnConstraint):
             default = kind.this
+        elif isinstance(kind, exp.CheckColumnConstraint):
+            named = constraint.this.name if isinstance(constraint.this, exp.Identifier) else ""
+            declared = replace(declared, checks=(*declared.checks, (named, kind.this)))
         else:
             declared = _with(declared, kind)
     column = declared.column
@@ -216,6 +219,10 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
         return replace(declared, primary=True)
     if isinstance(kind, exp.UniqueColumnConstraint):
         return replace(declared, unique=True)
+    if isinstance(kind, exp.OnUpdateColumnConstraint):
+        return replace(declared, column=updated_with_time(column, kind.this))
+    if isinstance(kind, exp.ComputedColumnConstraint):
+        return replace(declared, generated=Generated(kind.this, not kind.args.get("persisted")))
     construct, hint = _REFUSED.get(type(kind), (words(kind), None))
     raise Unsupported(f'{construct} (column "{column.name}")', hint=hint)
 
@@ -236,7 +243,7 @@ def check_collation(name: str) -> None:
 def _with_default(column: TableColumn, default: exp.Expr) -> TableColumn:
     while isinstance(default, exp.Paren):
         default = default.this
-    if _is_clock(default):
+    if is_clock(default):
         if column.type.kind not in (Kind.DATETIME, Kind.DATE):
             raise SqlError(f'column "{column.name}" is {column.type} and cannot default to the time')
         return replace(column, default_now=True)
@@ -247,12 +254,6 @@ def _with_default(column: TableColumn, default: exp.Expr) -> TableColumn:
         return replace(column, default=coerced(value, column), has_default=True)
     except TypeViolation as error:
         raise SqlError(f'the default of column "{column.name}" does not fit: {error.message}') from None
-
-
-def _is_clock(node: exp.Expr) -> bool:
-    if not isinstance(node, calls.NODES):
-        return False
-    return calls.CLOCK.get(calls.spelled(node)[0]) in ("datetime", "date")
 
 
 _ZEROS: dict[Kind, Value] = {Kind.INTEGER: 0, Kind.DOUBLE: 0.0, Kind.TEXT: "", Kind.BLOB: b""}

@@ -8,7 +8,7 @@ from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.language.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
 from migrations.parse.grammar import words
-from migrations.parse.reading import Parsed, exp
+from migrations.parse.reading import Parsed, exp, parse
 from migrations.query.view import frozen
 from migrations.statements.definitions.columns import (
     ColumnDeclaration,
@@ -17,8 +17,17 @@ from migrations.statements.definitions.columns import (
     key_columns,
     refuse_json_key,
 )
+from migrations.statements.definitions.conditions import with_check, with_generated
 from migrations.statements.definitions.sharded import sharded
-from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
+from migrations.statements.definitions.written import table_text
+from migrations.statements.names import (
+    checked,
+    known_table,
+    located,
+    new_relation_name,
+    refuse_existing,
+    relation_name,
+)
 from migrations.statements.statement import CreateTableStatement, CreateView, DropTableStatement, DropView
 
 MOST_COLUMNS = 1_017
@@ -36,13 +45,27 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
         raise Unsupported("CREATE OR REPLACE TABLE", hint=f'DROP TABLE IF EXISTS "{name}" first')
     if create.args.get("expression") is not None:
         raise Unsupported("CREATE TABLE … AS SELECT", hint="CREATE TABLE, then INSERT … SELECT; or CREATE VIEW")
-    if not isinstance(create.this, exp.Schema) or not create.this.expressions:
-        raise SqlError(f'table "{name}" has no columns')
     if_not_exists = bool(create.args.get("exists"))
     if not if_not_exists or name.lower() not in catalog.tables:
         refuse_existing(catalog, name)
+    like = _like(create)
+    if like is not None:
+        text = table_text(replace(known_table(catalog, like), name=name))
+        (parsed,) = parse(text)
+        create = parsed.expression
+    if not isinstance(create.this, exp.Schema) or not create.this.expressions:
+        raise SqlError(f'table "{name}" has no columns')
     schema = _schema(name, create.this.expressions)
     return CreateTableStatement(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
+
+
+def _like(create: exp.Expr) -> exp.Expr | None:
+    """The table whose definition CREATE TABLE … LIKE takes over, as SHOW CREATE TABLE has it."""
+    properties = create.args.get("properties")
+    given = [*(properties.expressions if properties is not None else ())]
+    given += create.this.expressions if isinstance(create.this, exp.Schema) else []
+    table: exp.Expr | None = next((each.this for each in given if isinstance(each, exp.LikeProperty)), None)
+    return table
 
 
 def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
@@ -104,9 +127,9 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
     properties = create.args.get("properties")
     for found in properties.expressions if properties is not None else ():
         if isinstance(found, exp.TemporaryProperty):
-            raise Unsupported(f"CREATE TEMPORARY {what}")
-        if isinstance(found, exp.LikeProperty):
-            raise Unsupported("CREATE TABLE … LIKE", hint="write the columns out")
+            raise Unsupported(
+                f"CREATE TEMPORARY {what}", hint="there are no sessions: create it, and drop it when it is not needed"
+            )
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
         if isinstance(found, (exp.CollateProperty, exp.CharacterSetProperty)):
@@ -134,6 +157,9 @@ def _schema(name: str, items: list[exp.Expr]) -> TableSchema:
     if len(columns) > MOST_COLUMNS:
         raise LimitExceeded(f'table "{name}" has {len(columns)} columns', hint=f"at most {MOST_COLUMNS}")
     schema = _with_column_keys(TableSchema(name, columns), declared)
+    schema = with_generated(schema, [declaration.generated for declaration in declared])
+    for named, condition in [check for declaration in declared for check in declaration.checks]:
+        schema = with_check(schema, condition, named)
     for item in items:
         if not isinstance(item, exp.ColumnDef):
             for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
@@ -169,7 +195,7 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
     if isinstance(item, exp.ForeignKey):
         return schema
     if isinstance(item, exp.CheckColumnConstraint):
-        raise Unsupported("CHECK", hint="check the value before it is written")
+        return with_check(schema, item.this, name)
     if isinstance(item, exp.Identifier):
         raise SqlError(f'column "{item.name}" has no type')
     raise Unsupported(f"{words(item)} in CREATE TABLE")

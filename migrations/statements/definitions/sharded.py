@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
-from domains.language.types import TableSchema
+from domains.language.types import TableColumn, TableSchema
 from migrations.catalog import unknown
 from migrations.parse.reading import ShardingClause
 
@@ -35,8 +35,23 @@ def sharded(schema: TableSchema, clause: ShardingClause | None, shards: int) -> 
     elif shards > 1:
         schema = _by_default(schema)
     if factor(schema, shards) > 1:
+        _check_column(schema)
         _check_keys(schema)
     return schema
+
+
+def _moves_by_itself(column: TableColumn) -> bool:
+    """Whether no statement says its value: the shard that has the row finds it."""
+    return column.generated is not None or column.on_update_now
+
+
+def _check_column(schema: TableSchema) -> None:
+    column = schema.columns[schema.shard_column]
+    if _moves_by_itself(column):
+        what = "is generated" if column.generated is not None else "has ON UPDATE CURRENT_TIMESTAMP"
+        raise Unsupported(
+            f'table "{schema.name}" sharded by "{column.name}", which {what}', hint="SHARD BY a column that is given"
+        )
 
 
 def _by_default(schema: TableSchema) -> TableSchema:
@@ -47,7 +62,8 @@ def _by_default(schema: TableSchema) -> TableSchema:
     """
     keys = [key for key in (schema.primary_key, *schema.unique) if key]
     usual = schema.shard_column
-    common = [column for column in (usual, *(keys[0] if keys else ())) if all(column in key for key in keys)]
+    given = [column for column in (usual, *(keys[0] if keys else ())) if not _moves_by_itself(schema.columns[column])]
+    common = [column for column in given if all(column in key for key in keys)]
     if not common:
         return replace(schema, shard_by=usual, shards=1)
     return replace(schema, shard_by=common[0])

@@ -55,6 +55,7 @@ def table_text(schema: TableSchema) -> str:
         key("UNIQUE KEY", places)
     for name, places in zip(schema.index_names, schema.indexes, strict=True):
         key(f"KEY {quote(name)}", places)
+    lines += [f"CONSTRAINT {quote(check.name)} CHECK ({check.condition.sql})" for check in schema.checks]
     sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
     return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){sharding}"
@@ -62,6 +63,8 @@ def table_text(schema: TableSchema) -> str:
 
 def _column(column: TableColumn) -> str:
     words = [quote(column.name), column.type.name]
+    if column.generated is not None:
+        words.append(f"GENERATED ALWAYS AS ({column.generated.sql}) {'VIRTUAL' if column.virtual else 'STORED'}")
     if not column.nullable:
         words.append("NOT NULL")
     if column.auto_increment:
@@ -70,6 +73,8 @@ def _column(column: TableColumn) -> str:
         words.append("DEFAULT CURRENT_TIMESTAMP")
     elif column.has_default:
         words.append(f"DEFAULT {_literal(column.default)}")
+    if column.on_update_now:
+        words.append("ON UPDATE CURRENT_TIMESTAMP")
     return " ".join(words)
 
 

@@ -1,0 +1,131 @@
+"""A table as its shard is written to, and SET clauses made ready for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from domains.language.coercion import coerce
+from domains.language.compile import compile_expression
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.json_rows import decoded_expression
+from domains.language.types import Check, Row, TableSchema, Value
+from domains.plan.deltas import key_function
+from domains.plan.graph import Columns
+from domains.plan.packets import Stamps
+from domains.store.row_types import RowTypes
+from domains.store.storage import TableStore
+
+
+class WrittenTable:
+    """A table as its shard is written to: constraints and all else that each write needs, worked out once for its
+    schema. A write of one row spent 5 µs on the constraints."""
+
+    def __init__(self, stored: TableStore, base: str = "", shard: int = 0, shards: int = 1) -> None:
+        """``stored`` has the rows of one shard of so many; ``base`` is its name in clocks."""
+        schema = stored.schema
+        self.stored = stored
+        self.schema = schema
+        self.base = base
+        self.shard = shard
+        self.shards = schema.shards or shards
+        self.types = RowTypes(schema)
+        self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
+        self.key_of = {columns: key_function(columns) for columns in self.unique}
+        self.keyed = frozenset(at for columns in self.unique for at in columns)
+        self.generated = frozenset(i for i in schema.live() if schema.columns[i].generated is not None)
+        self.generate = _generator(schema) if self.generated else None
+        """Puts the values of generated columns into a row. None: there are none."""
+        self.checks = [(check, _condition(check)) for check in schema.checks]
+        self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
+        self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
+        """Where the AUTO_INCREMENT column stands."""
+
+
+def _condition(check: Check) -> Callable[[Row], Value]:
+    return compile_expression(decoded_expression(check.condition))
+
+
+def _generator(schema: TableSchema) -> Callable[[Row], Row]:
+    """From left to right: a generated column may read those before it."""
+    steps = [
+        _step(schema, position, decoded_expression(column.generated))
+        for position, column in enumerate(schema.columns)
+        if column.generated is not None and not column.dropped
+    ]
+
+    def generate(row: Row) -> Row:
+        values = list(row)
+        for position, evaluate, coerced in steps:
+            values[position] = coerced(evaluate(tuple(values)))
+        return tuple(values)
+
+    return generate
+
+
+# SET clauses made ready for a statement's rows: each expression compiled and each column's coercion chosen once.
+#
+# Assignments are performed from left to right, as in MySQL: a later one sees an earlier one's value. Most of them
+# depend on no column of the stored row (``SET a = 7``, ``ON DUPLICATE KEY UPDATE a = VALUES(a)``), and their values
+# are of the column's own type already: those are put in place, 0.4 µs a row, where evaluating and coercing them took
+# 4.
+
+Assignments = tuple[tuple[int, Expression], ...]
+
+
+class Assigning:
+    """(stored row, row that was to be inserted) → the row as it is to be; the second is () for UPDATE.
+
+    Raises TypeViolation where a value does not fit its column.
+    """
+
+    def __init__(self, written: WrittenTable, assignments: Assignments, stamps: Stamps = ()) -> None:
+        schema = written.schema
+        self._stamps = stamps
+        self._generate = written.generate
+        self.positions = frozenset([position for position, _ in assignments])
+        self.positions |= written.generated | {position for position, _ in stamps}
+        plain = [_plain(schema, position, expression) for position, expression in assignments]
+        self._plain: list[tuple[int, int, Value]] | None = [each for each in plain if each is not None]
+        """(position, column of the other row or -1, constant)."""
+        self._steps: list[tuple[int, Callable[[Row], Value], Callable[[object], Value]]] = []
+        if None in plain:
+            self._plain = None
+            self._steps = [_step(schema, position, expression) for position, expression in assignments]
+
+    def __call__(self, row: Row, extra: Row) -> Row:
+        new = self._assigned(row, extra)
+        if self._stamps and new != row:
+            values = list(new)
+            for position, value in self._stamps:
+                values[position] = value
+            new = tuple(values)
+        return new if self._generate is None else self._generate(new)
+
+    def _assigned(self, row: Row, extra: Row) -> Row:
+        values = list(row)
+        if self._plain is not None:
+            for position, source, constant in self._plain:
+                values[position] = constant if source < 0 else extra[source]
+            return tuple(values)
+        for position, evaluate, coerced in self._steps:
+            values[position] = coerced(evaluate((*values, *extra)))
+        return tuple(values)
+
+
+def _plain(schema: TableSchema, position: int, expression: Expression) -> tuple[int, int, Value] | None:
+    """Where no evaluating is needed: a constant, or a column of the row that was to be inserted."""
+    column, width = schema.columns[position], len(schema.columns)
+    if isinstance(expression, Constant):
+        return position, -1, coerce(expression.value, column.type, column=column.name)
+    if isinstance(expression, Field) and width <= expression.position < 2 * width:
+        source = expression.position - width
+        return (position, source, None) if schema.columns[source].type == column.type else None
+    return None
+
+
+def _step(
+    schema: TableSchema, position: int, expression: Expression
+) -> tuple[int, Callable[[Row], Value], Callable[[object], Value]]:
+    column = schema.columns[position]
+    return position, compile_expression(expression), partial(coerce, type=column.type, column=column.name)
