@@ -19,7 +19,8 @@ from headrace.errors import ConstraintViolation
 SCHEMA = """
 CREATE TABLE t (id INT NOT NULL PRIMARY KEY, n INT, double_n INT AS (n * 2) STORED,
   label VARCHAR(20) AS (CONCAT('n', n)),
-  seen DATETIME DEFAULT '2000-01-01' ON UPDATE CURRENT_TIMESTAMP, KEY (double_n), CONSTRAINT small CHECK (double_n < 100));
+  seen DATETIME DEFAULT '2000-01-01' ON UPDATE CURRENT_TIMESTAMP, KEY (double_n),
+  CONSTRAINT small CHECK (double_n < 100));
 CREATE EXT VIEW by_double AS SELECT id, label FROM t WHERE double_n = ?
 """
 
