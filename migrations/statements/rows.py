@@ -117,7 +117,6 @@ def inserting(
     updated: tuple[int, ...] | None = None
     for keys, run in groupby(rows, _names):
         maker, pick = _shape(schema, keys)
-        refuse_generated(schema, maker.given)
         if duplicate.act == "update":
             if updated is None:
                 updated = updated_columns(schema, duplicate, maker.given, shards)
@@ -175,6 +174,7 @@ def _names(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _shape_of(schema: TableSchema, names: tuple[str, ...]) -> _Shape:
     """How rows with these keys, in this order, become stored rows."""
     positions = _positions(schema, names)
+    refuse_generated(schema, positions)
     pick: Callable[[Mapping[str, Any]], Sequence[Any]]
     if len(names) > 1:
         pick = itemgetter(*names)
