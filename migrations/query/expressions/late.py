@@ -18,7 +18,7 @@ from domains.errors import TypeViolation
 from domains.language.coercion import coerce, exact_number
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import FoldBudget, fold
-from domains.language.types import BIGINT, BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from domains.language.types import BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
 from migrations.parse.reading import exp, position
 from migrations.query.expressions import literals
 
@@ -70,8 +70,12 @@ def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
     return next(plain, None)
 
 
+_ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
+"""Of a ``?`` beside an integer: a column's own bounds are those of what it stores, and -1 may be added to any."""
+
+
 def _type_beside(type: SqlType) -> SqlType:
-    return BIGINT if type.kind is Kind.NULL or type == BOOL else type
+    return _ANY_INTEGER if type.kind in (Kind.NULL, Kind.INTEGER) else type
 
 
 def has_parameter(e: Expression) -> bool:
