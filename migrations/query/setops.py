@@ -1,4 +1,13 @@
-"""UNION and UNION ALL: branches brought to the same columns, types and parameters."""
+"""UNION, INTERSECT and EXCEPT: branches brought to the same columns, types and parameters.
+
+A set operation takes NULL for equal to NULL, as groups do and joins do not. So the rows of both sides are counted by
+value, and the counts decide::
+
+    A INTERSECT B     π σ a > 0 AND b > 0 (γ row; SUM(a), SUM(b))     of A with (1, 0) and B with (0, 1) behind each row
+    A EXCEPT B        π σ a > 0 AND b = 0 (γ row; SUM(a), SUM(b))
+
+which is kept up to date by a row's own counts, and partial by any column that can be traced on both sides.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +15,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
-from domains.language.expressions import Expression
+from domains.language.expressions import Constant, Expression
 from domains.language.functions import call, common_type
 from domains.language.functions.comparands import are_alike
 from domains.language.rewriting import fold
-from domains.language.types import Column, Kind, SqlType
+from domains.language.types import BIGINT, Column, Kind, SqlType
+from domains.plan.graph import AggregateCall, AggregateFunction
 from migrations.parse.reading import exp
 from migrations.query.block import Plan
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.literals import literal, precise
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.query.plan import projected, united
+from migrations.query.plan import RelationalPlan, aggregated, filtered, projected, united
 from migrations.query.relation import (
     Carried,
     Output,
@@ -29,26 +39,71 @@ from migrations.query.relation import (
     deduplicated,
     read_limit,
     refuse_late_conditions,
+    require_single,
     sorting_direction,
 )
 
 
-def plan_union(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
-    """A chain of UNIONs. All that stands before the last DISTINCT one needs only that one's."""
+def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
+    """A chain of set operations, from the left; sqlglot has put an INTERSECT, which binds first, into parentheses."""
     first, steps = _chain(node)
-    branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
+    branches = [bounded(plan(branch, context)) for branch in (first, *(step.expression for step in steps))]
     for branch in branches:
         refuse_late_conditions(branch, "a UNION", "ask it as a SELECT without a view, or declare a view of each branch")
     for branch in branches[1:]:
         if len(branch.outputs) != len(branches[0].outputs):
             raise SqlError(f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns")
+    relation, run = branches[0], list[tuple[Relation, bool]]()
+    for step, branch in zip(steps, branches[1:], strict=True):
+        is_distinct = bool(step.args.get("distinct"))
+        if isinstance(step, exp.Union):
+            run.append((branch, is_distinct))
+            continue
+        name = type(step).__name__.upper()
+        if not is_distinct:
+            raise Unsupported(f"{name} ALL", hint=f"{name}, which takes equal rows for one")
+        relation, run = _counted(_united(relation, run), branch, is_difference=isinstance(step, exp.Except)), []
+    return sorted_and_limited(_united(relation, run), node)
+
+
+def _united(first: Relation, steps: Sequence[tuple[Relation, bool]]) -> Relation:
+    """A chain of UNIONs. All that stands before the last DISTINCT one needs only that one's."""
+    if not steps:
+        return first
     last = max((i for i, (_, is_distinct) in enumerate(steps, 1) if is_distinct), default=0)
-    aligned = _aligned(branches)
+    aligned = _aligned([first, *(branch for branch, _ in steps)])
     if last:
         aligned = [deduplicated(_union(aligned[: last + 1])), *aligned[last + 1 :]]
         if len(aligned) > 1:
             aligned = _aligned(aligned)
-    return sorted_and_limited(_union(aligned), node)
+    return _union(aligned)
+
+
+def _counted(left: Relation, right: Relation, *, is_difference: bool) -> Relation:
+    """INTERSECT or EXCEPT: the values of which the left side has a row, and the right side one or none."""
+    sides = _aligned([left, right])
+    relation = _union(sides)
+    places = [i for i, _ in enumerate(relation.outputs)]
+    require_single(relation.carried, "EXCEPT" if is_difference else "INTERSECT", places)
+    plans = [side.plan for side in sides]
+    row = range(plans[0].width)
+    names = [column.name for column in plans[0].columns]
+    marked = [
+        projected(plan, [*(plan.field(i) for i in row), *_MARKS[at]], [*names, "left_rows", "right_rows"])
+        for at, plan in enumerate(plans)
+    ]
+    sums = [(AggregateCall(AggregateFunction.SUM, len(row) + at, BIGINT), f"rows_{at}") for at in range(2)]
+    counts = aggregated(replace(united(marked), columns=_typed(marked)), tuple(row), sums, scalar=False)
+    ours, theirs = counts.field(len(row)), counts.field(len(row) + 1)
+    conditions = [call("gt", ours, _NONE), call("eq" if is_difference else "gt", theirs, _NONE)]
+    plan = projected(filtered(counts, conditions), [counts.field(i) for i in row], names)
+    outputs = tuple(Output(o.name, plan.field(i)) for i, o in enumerate(relation.outputs))
+    return replace(relation, plan=plan, outputs=outputs)
+
+
+_NONE, _ONE = Constant(0, BIGINT), Constant(1, BIGINT)
+_MARKS = ((_ONE, _NONE), (_NONE, _ONE))
+"""Behind a row of the left side, and of the right one."""
 
 
 def sorted_and_limited(relation: Relation, node: exp.Expr) -> Relation:
@@ -61,18 +116,14 @@ def sorted_and_limited(relation: Relation, node: exp.Expr) -> Relation:
     return replace(relation, order=order, limit=limit, offset=offset)
 
 
-def _chain(node: exp.SetOperation) -> tuple[exp.Expr, list[tuple[exp.Expr, bool]]]:
-    """The first branch, and each further one with whether UNION DISTINCT stands before it."""
-    steps: list[tuple[exp.Expr, bool]] = []
+def _chain(node: exp.SetOperation) -> tuple[exp.Expr, list[exp.SetOperation]]:
+    """The first branch, and the operations behind it."""
+    steps: list[exp.SetOperation] = []
     at: exp.Expr = node
     while isinstance(at, exp.SetOperation):
-        if not isinstance(at, exp.Union):
-            name = type(at).__name__.upper()
-            hint = "use IN (SELECT …)" if name == "INTERSECT" else "use NOT IN (SELECT …)"
-            raise Unsupported(name, hint=hint)
         if at is not node and any(at.args.get(key) is not None for key in ("order", "limit", "offset", "with_")):
             break
-        steps.append((at.expression, bool(at.args.get("distinct"))))
+        steps.append(at)
         at = at.this
     return at, steps[::-1]
 
@@ -164,13 +215,15 @@ def _union(branches: Sequence[Relation]) -> Relation:
     if len(branches) == 1:
         return branches[0]
     plans = [branch.plan for branch in branches]
-    plan = united(plans)
-    columns = tuple(
-        Column(first.name, common_type([p.columns[i].type for p in plans])) for i, first in enumerate(plan.columns)
-    )
-    plan = replace(plan, columns=columns)
+    plan = replace(united(plans), columns=_typed(plans))
     outputs = tuple(Output(o.name, plan.field(i)) for i, o in enumerate(branches[0].outputs))
     return replace(branches[0], plan=plan, outputs=outputs)
+
+
+def _typed(plans: Sequence[RelationalPlan]) -> tuple[Column, ...]:
+    """The columns of a union, by the names of the first branch."""
+    columns = enumerate(plans[0].columns)
+    return tuple(Column(first.name, common_type([p.columns[i].type for p in plans])) for i, first in columns)
 
 
 def _sorting(term: exp.Expr, relation: Relation) -> Sorting:

@@ -22,7 +22,7 @@ from migrations.query.finish import Finish
 from migrations.query.plan import distinct, emit, projected, pruned
 from migrations.query.relation import LateCall, QueryContext, Relation, Slot, Sorting, bounded, limited, settled
 from migrations.query.select import plan_select
-from migrations.query.setops import plan_union, sorted_and_limited
+from migrations.query.setops import plan_set_operation, sorted_and_limited
 from migrations.query.source import named_columns
 from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
 
@@ -101,7 +101,7 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
     if isinstance(node, exp.Select):
         return plan_select(node, context, plan_query)
     if isinstance(node, exp.SetOperation):
-        return plan_union(node, context, plan_query)
+        return plan_set_operation(node, context, plan_query)
     if isinstance(node, exp.Subquery):
         return _in_parentheses(node, context)
     raise Unsupported(f"{type(node).__name__.upper()} as a query", hint="use SELECT")

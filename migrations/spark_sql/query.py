@@ -146,8 +146,6 @@ def _term(term: Term) -> str:
 
 
 def _union(node: exp.SetOperation, context: WriterContext) -> WrittenQuery:
-    if not isinstance(node, exp.Union):
-        raise Unsupported(f"{type(node).__name__.upper()}, which the judge does not know")
     left = node.this
     if isinstance(left, exp.SetOperation) and not any(left.args.get(k) is not None for k in ("order", "limit")):
         first = _union(left, context)
@@ -160,7 +158,7 @@ def _union(node: exp.SetOperation, context: WriterContext) -> WrittenQuery:
     names = [column.name for column in first.columns]
     types = [common_type((a.type, b.type)) for a, b in zip(first.columns, second.columns, strict=True)]
     keys = [common_type((a.type, b.type)) for a, b in zip(first.slots, second.slots, strict=True)]
-    word = "UNION" if node.args.get("distinct") else "UNION ALL"
+    word = type(node).__name__.upper() + ("" if node.args.get("distinct") else " ALL")
     branches = f" {word} ".join(f"({_aligned(each, types, keys)})" for each in (first, second))
     here = context.aliases()
     answer = WrittenQuery(

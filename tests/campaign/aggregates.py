@@ -85,10 +85,11 @@ class Aggregates:
             function = random.choice(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
             return Term(DBL, function + "({0})", f"my_{function.lower()}({{0}})", (self._number(),), aggregate=True)
         if kind == "bits":
-            # The judge's integers have a sign: it compares the lower bits.
+            # The judge's integers have a sign: it compares the lower bits. Of no row at all SQLite does not ask it.
             function = random.choice(("BIT_AND", "BIT_OR", "BIT_XOR"))
             argument = self.expressions.value(INT, 1)
-            judged = f"my_{function.lower()}({{0}})"
+            nothing = 65535 if function == "BIT_AND" else 0
+            judged = f"COALESCE(my_{function.lower()}({{0}}), {nothing})"
             return Term(INT, f"({function}({{0}}) & 65535)", judged, (argument,), aggregate=True)
         distinct = "DISTINCT " if random.random() < 0.12 else ""
         if kind in ("sum", "avg"):

@@ -81,10 +81,11 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """UNION of branches, from the left; ``all_flags[i]`` tells UNION ALL before branch i+1."""
+    """Set operations on branches, from the left; ``operations[i]`` stands before branch i+1. An INTERSECT is the first:
+    MySQL would join it before the others, and SQLite would not."""
 
     branches: tuple[Select, ...]
-    all_flags: tuple[bool, ...]
+    operations: tuple[str, ...]
     order: tuple[OrderKey, ...] = ()
     cut: Cut = Cut()
 

@@ -74,8 +74,8 @@ def _declared(query: Query) -> list[Parameter]:
 def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
     if isinstance(query, Compound):
         text = _mysql(query.branches[0], ctes, inline)
-        for branch, every in zip(query.branches[1:], query.all_flags, strict=True):
-            text += (" UNION ALL " if every else " UNION ") + _mysql(branch, ctes, inline)
+        for branch, word in zip(query.branches[1:], query.operations, strict=True):
+            text += f" {word} " + _mysql(branch, ctes, inline)
         return text + _order_text(query.order, query) + cut_text(query.cut, judged=False)
     if query.star:
         shown = "*"
@@ -152,8 +152,8 @@ def judged(query: Query) -> str:
 
 def _judged_union(query: Compound) -> str:
     text = _judged_select(query.branches[0])
-    for branch, every in zip(query.branches[1:], query.all_flags, strict=True):
-        text += (" UNION ALL " if every else " UNION ") + _judged_select(branch)
+    for branch, word in zip(query.branches[1:], query.operations, strict=True):
+        text += f" {word} " + _judged_select(branch)
     return text
 
 

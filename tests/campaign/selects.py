@@ -46,7 +46,10 @@ class Queries:
         types = [output.term.type for output in first.outputs]
         names = [output.name for output in first.outputs]
         branches = [first, *(self._branch(types, names) for _ in range(self.random.choice((1, 1, 2))))]
-        return Compound(tuple(branches), tuple(self.random.random() < 0.5 for _ in branches[1:]))
+        words = [self.random.choice(("UNION", "UNION ALL", "UNION ALL", "EXCEPT")) for _ in branches[1:]]
+        if self.random.random() < 0.2:
+            words[0] = "INTERSECT"
+        return Compound(tuple(branches), tuple(words))
 
     def _unordered(self, depth: int) -> Select:
         saved, self.parameters = self.parameters, None

@@ -333,7 +333,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Scope, Setting], Expression]
     **dict.fromkeys((exp.And, exp.Or), _connective),
     **dict.fromkeys((exp.Like, exp.Escape), _like),
     **dict.fromkeys(calls.NODES, _function),
-    **dict.fromkeys((exp.Subquery, exp.Exists, exp.Select, exp.Union), _subquery),
+    **dict.fromkeys((exp.Subquery, exp.Exists, exp.Select, exp.Union, exp.Intersect, exp.Except), _subquery),
     **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat), _aggregate),
     exp.Is: _is,
     exp.In: _in,
