@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -142,6 +142,10 @@ class Serving(ABC):
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards
         return [physical(BASES, shard, shards) for shard in range(shards)]
+
+    def writes(self, tables: Collection[str]) -> int:
+        """See :class:`controller.statements.planning.StatementPort`."""
+        return 0
 
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
         return await self.hosts.statistics(self._bases(), tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from controller.statements.shapes import AdHocMode
 from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
 from domains.plan.graph import NodeIndex
+from domains.plan.sharding import base_shards
 from domains.store.storage import DISK_RESERVE
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.spark.settings import SPARK_THRESHOLD
@@ -165,6 +166,12 @@ class LocalDeployment(Serving):
         return self.migrator.state
 
     # --- full state after a start ---------------------------------------------------------------------------
+
+    def writes(self, tables: Collection[str]) -> int:
+        known = self.state.catalog.tables
+        bases = {base for name in tables if name in known for base in base_shards(known[name], self.state.shards)}
+        clocks = self.dataflow.published.values()
+        return sum(at for clock in clocks for base, at in clock.items() if base in bases)
 
     def is_unbuilt(self, reader: NodeIndex) -> bool:
         return reader in self.migrator.unbuilt

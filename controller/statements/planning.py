@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
@@ -77,6 +77,9 @@ class StatementPort(Protocol):
     async def evaluate(self, question: Question, token: Clock, elsewhere: Elsewhere | None) -> tuple[Rows, Clock]: ...
 
     async def archive(self) -> ArchivedPositions: ...
+
+    def writes(self, tables: Collection[str]) -> int:
+        """To these tables so far, by their lower-case names; 0 where no automatic view is kept."""
 
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics: ...
 

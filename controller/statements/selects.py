@@ -15,7 +15,16 @@ from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.evaluating import Elsewhere, SparkSelects
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
-from controller.statements.shapes import FULL_ROWS, AdHocMode, AskedShapes, Shape, Variant, listed_text
+from controller.statements.shapes import (
+    FULL_ROWS,
+    REVIEW_SECONDS,
+    TRY_AGAIN,
+    AdHocMode,
+    AskedShapes,
+    Shape,
+    Variant,
+    listed_text,
+)
 from controller.statements.texts import VERY_LONG, Texts
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import (
@@ -32,7 +41,7 @@ from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
-from migrations.flow.evaluation_plan import explained, may_be_reordered, plan_evaluation
+from migrations.flow.evaluation_plan import explained, is_unique, may_be_reordered, plan_evaluation
 from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
 from migrations.query.finish import Finish
@@ -58,8 +67,6 @@ Keeper = Callable[[str, int], Awaitable[None]]
 
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
-TRY_AGAIN = 100
-"""SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
 """After which a keeper is asked again that could not."""
@@ -86,6 +93,8 @@ class Selects:
         """Where a cluster's leader makes automatic views."""
         self._again_at = -inf
         """When the keeper is asked again that could not."""
+        self._reviewing: asyncio.Task[None] | None = None
+        """While there are automatic views."""
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
@@ -248,7 +257,9 @@ class Selects:
         asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
         answer = await self._asked(*asked, (shape, variant), token, elsewhere)
         if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at:
-            if shape.pays and shape.waits_until <= self.shapes.askings:
+            if is_unique(plan):
+                variant.refused = "it is a look-up by a unique key, which its table answers"
+            elif shape.pays and shape.waits_until <= self.shapes.askings:
                 self._begin(self._keep_all(shape, sent.sql))
             elif variant.pays:
                 self._begin(self._keep(select, variant))
@@ -323,6 +334,8 @@ class Selects:
             _log.warning("no view is made of the query %s: %s", ad_hoc.view_sql, error.message)
             return
         self.shapes.keep(ad_hoc.name, variant, tables)
+        if self._reviewing is None or self._reviewing.done():
+            self._reviewing = asyncio.create_task(self._review())
         for name in going:
             if name in self.shapes.kept:
                 await self.forget(name)
@@ -384,10 +397,26 @@ class Selects:
 
     async def forget(self, name: str) -> None:
         """Drop an automatic view."""
-        self.shapes.kept.pop(name).view = None
+        kept = self.shapes.kept.pop(name, None)
+        if kept is None:
+            return
+        kept.view = None
         self.known_shapes.forget(name)
         if name in self._deployment.state.catalog.views:
             await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
+
+    async def _review(self) -> None:
+        """Drop what costs writes more than it saves."""
+        while self.shapes.kept:
+            await asyncio.sleep(REVIEW_SECONDS)
+            await self.drop_dear()
+
+    async def drop_dear(self) -> None:
+        for name in self.shapes.too_dear(self._deployment.writes):
+            try:
+                await self.forget(name)
+            except HeadraceError as error:
+                _log.warning("an automatic view is not dropped, though it is asked seldom: %s", error.message)
 
     def give_way(self) -> bool:
         """Memory is short: whether an automatic view goes, the one that was asked longest ago. Any thread may ask."""
@@ -416,9 +445,10 @@ class Selects:
         await asyncio.gather(*self._keeping)
 
     async def close(self) -> None:
-        for task in list(self._keeping):
+        tasks = [*self._keeping, *([self._reviewing] if self._reviewing is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def constants(select: ConstantSelect) -> StatementResult:

@@ -12,9 +12,10 @@ QUERIES`` shows for each shape:
 
 Automatic views are at most :data:`KEPT_VIEWS`, and :data:`TABLE_VIEWS` that read one table, since each write to it pays
 for them. Beyond that one goes for another that was asked :data:`OFTENER` times as often lately, and else none is made:
-where more shapes are asked in turns than may be kept, views would be made and dropped all the time. Where memory is
-short they go before partial state does, one after the other, and none is made for :data:`SHORT_SECONDS`. None of them
-is in the recipe, so a start begins without them.
+where more shapes are asked in turns than may be kept, views would be made and dropped all the time. One goes whose
+tables are written to :data:`WRITES_AN_ASKING` times and more for each time that it is asked. Look-ups by a unique key
+have none: their table answers them. Where memory is short they go before partial state does, one after the other, and
+none is made for :data:`SHORT_SECONDS`. None of them is in the recipe, so a start begins without them.
 
 In a cluster each api process counts what it is asked, and the leader, which counts how often they are asked together,
 makes them and holds the limits (``cluster/leader/automatic.py``).
@@ -44,10 +45,18 @@ OFTENER = 4
 """To make one takes some 10 ms, as long as a hundred answers by it."""
 LATELY = 1_000
 """SELECTs."""
+WRITES_AN_ASKING = 10
+"""A view costs each write to its tables 15 to 35 µs, the latter where it holds what changes; it saves an asking 300."""
+WRITES = 1_000
+"""After which that is looked at."""
+REVIEW_SECONDS = 1.0
+"""Between two looks how often tables were written to."""
 SHORT_SECONDS = 60.0
 """After an automatic view went because memory was short: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
 """That are remembered, those asked latest: some kB each."""
+TRY_AGAIN = 100
+"""SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
 VARIANTS = 20
 """Of a shape that are told apart, those asked latest: the ones that are asked again and again are among them."""
 SHAPE_CHARACTERS = 2_000
@@ -96,6 +105,8 @@ class Variant:
     """Of its calls, those that the leader of a cluster has been told."""
     general: bool = False
     """Whether it is for all constants of its shape."""
+    reviewed: tuple[int, int] | None = None
+    """How often its tables had been written to when that was last looked at, and how often it had been asked."""
     lately: int = 0
     """How often it was asked, what is long ago counting less: it is halved after each :data:`LATELY` SELECTs."""
 
@@ -235,8 +246,29 @@ class AskedShapes:
         return gone
 
     def keep(self, name: str, variant: Variant, tables: frozenset[str]) -> None:
-        variant.view, variant.waits, variant.tables = name, "", tables
+        variant.view, variant.waits, variant.tables, variant.reviewed = name, "", tables, None
         self.kept[name] = variant
+
+    def too_dear(self, writes: Callable[[frozenset[str]], int]) -> list[str]:
+        """The automatic views that cost writes more than they save; they are judged anew from now on. ``writes``: how
+        often tables were written to so far."""
+        found: list[str] = []
+        for name, kept in self.kept.items():
+            written = writes(kept.tables)
+            before, calls = kept.reviewed or (written, kept.calls)
+            since = written - before
+            if kept.reviewed is None or not 0 <= since < WRITES:
+                kept.reviewed = written, kept.calls
+            if since >= max(WRITES, WRITES_AN_ASKING * (kept.calls - calls)):
+                found.append(name)
+        for name in found:
+            kept = self.kept[name]
+            kept.waits = f"its tables were written to {WRITES_AN_ASKING} times and more for each time that it was asked"
+            kept.calls, kept.seconds = 0, 0.0
+            for shape in self.known.values():
+                if name in shape.variants:
+                    shape.waits_until = self.askings + TRY_AGAIN
+        return found
 
     def going(self, variant: Variant, tables: frozenset[str]) -> list[str] | None:
         """The automatic views that go where one is made of this variant, which reads these tables. None: it waits,

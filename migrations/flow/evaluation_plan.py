@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
-from domains.language.expressions import Call
+from domains.language.expressions import Call, Constant, Field
+from domains.language.types import SqlType
 from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.packets import Access
@@ -70,6 +71,10 @@ MANY_ARGUMENTS = 8
 """Of CONCAT: more may make a text that is longer than a row is."""
 
 
+_SMALL = (Field, Constant, SqlType, str, int, type(None))
+"""What calls nothing."""
+
+
 def _grows(part: object) -> bool:
     """Whether an operator, or an expression of it, calls one of them."""
     if isinstance(part, Call):
@@ -77,6 +82,8 @@ def _grows(part: object) -> bool:
         return joined or part.function in GROWING or _grows(part.arguments)
     if isinstance(part, tuple):
         return any(map(_grows, part))
+    if isinstance(part, _SMALL):
+        return False
     return is_dataclass(part) and any(_grows(getattr(part, each.name)) for each in fields(part))
 
 
@@ -111,6 +118,21 @@ def scans_joins(plan: EvaluationPlan) -> bool:
 
     key, seek = plan.reader.key, plan.reader.seek
     return len(tables) > 1 and bool(key or seek) and not decides(plan.nodes[-1], key)
+
+
+def is_unique(plan: EvaluationPlan) -> bool:
+    """Whether it looks one row up by a unique key, and at most computes on it."""
+    columns, root = plan.reader.key, plan.nodes[-1]
+    nodes = {node.index: node for node in plan.nodes}
+    while not is_base(root.operator):
+        traits = traits_of(root.operator)
+        if traits.own_state or traits.matching is not None or len(root.parents) != 1:
+            return False
+        root = nodes[root.parents[0]]
+        (columns,) = traits.origins(columns, [len(root.columns)])
+    (schema,) = plan.tables
+    stored = {root.operator.columns[column] for column in columns if column != COMPUTED}
+    return any(key and stored.issuperset(key) for key in (schema.primary_key, *schema.unique))
 
 
 def _ties(node: Node, joint: JointGraph, catalog: Catalog) -> Access:

@@ -15,7 +15,7 @@ from domains.language.expressions import Constant, Expression
 from domains.language.rewriting import fold
 from domains.language.temporal import utc_text
 from domains.language.types import BLOB, DOUBLE, TableColumn, Value, decimal_type
-from migrations.parse.reading import Parsed, exp, position
+from migrations.parse.reading import Parsed, exp, nodes, position
 from migrations.query.expressions import literals
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
@@ -31,7 +31,7 @@ def placeholders(node: exp.Expr) -> list[exp.Placeholder]:
 
     :raises Unsupported: one is named.
     """
-    found = list(node.find_all(exp.Placeholder))
+    found = [part for part in nodes(node) if isinstance(part, exp.Placeholder)]
     for placeholder in found:
         if placeholder.args.get("this"):
             raise Unsupported(f'the named parameter ":{placeholder.name}"', hint="parameters are written ?")

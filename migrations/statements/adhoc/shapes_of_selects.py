@@ -19,17 +19,26 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from domains.errors import BadRequest, SqlError
 from domains.language.types import Kind, SqlType, Value
 from domains.plan.graph import Parameter, ParameterKind
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.parse.reading import exp, parse_select, position, refuse_unfaithful, text_of
+from migrations.parse.reading import exp, nodes, parse_select, position, refuse_unfaithful, text_of
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.view import partial_by, without_hints
 from migrations.statements.adhoc.recognising import Starts
-from migrations.statements.adhoc.supply import KINDS, MIRRORED, SelectSources, WantedParameter, read_sources, wanted
+from migrations.statements.adhoc.supply import (
+    KINDS,
+    MIRRORED,
+    SelectSources,
+    WantedParameter,
+    read_sources,
+    reads_views,
+    wanted,
+)
 from migrations.statements.constants import Argument, placeholders
 from migrations.statements.dml import exact_value
 from migrations.statements.names import AD_HOC_PREFIX
@@ -242,10 +251,11 @@ class _Making:
 
 def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, keep: bool) -> AdHoc:
     copy = query.copy()
-    marks = placeholders(copy)
+    parts = list(nodes(copy))
+    marks = placeholders(copy) if any(isinstance(part, exp.Placeholder) for part in parts) else []
     making = _Making(copy, params, {id(node): number for number, node in enumerate(marks)})
     sources = read_sources(copy, catalog) if isinstance(copy, exp.Select) else SelectSources(())
-    wants = wanted(copy, sources, catalog)
+    wants = wanted(copy, sources, catalog) if reads_views(parts, catalog) else []
     if isinstance(copy, exp.Select):
         _supply(making, copy, wants)
         if keep:
@@ -258,7 +268,7 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
         _write(node, params[making.numbers[id(node)]])
     if not isinstance(copy, exp.Select) or _names_a_constant(copy, partial_by(copy)):
         without_hints(copy)
-    _fold_names(copy)
+    _fold_names(parts)
     text = text_of(copy)
     return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), not written, tuple(making.turned), copy)
 
@@ -408,9 +418,12 @@ def _write(node: exp.Expr, value: Argument) -> None:
     parent.set("expressions", nodes)
 
 
-def _fold_names(query: exp.Query) -> None:
+def _fold_names(parts: Sequence[exp.Expr]) -> None:
     """Names in lower case, but for those that the answer's columns have from the text."""
-    for name in query.find_all(exp.Identifier):
+    values = (value for part in parts for value in part.args.values())
+    for name in chain.from_iterable(value if type(value) is list else (value,) for value in values):
+        if not isinstance(name, exp.Identifier):
+            continue
         parent = name.parent
         if isinstance(parent, exp.Alias) or (isinstance(parent, exp.TableAlias) and name.arg_key == "columns"):
             continue

@@ -6,7 +6,7 @@ column: the same as ``GET /v1/views/v?id=7``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
@@ -185,6 +185,11 @@ class WantedParameter:
     def missing(self) -> SqlError:
         name = self.parameter.name
         return SqlError(f'view "{self.view}" has the parameter "{name}", which nothing gives', hint=f"WHERE {name} = …")
+
+
+def reads_views(parts: Sequence[exp.Expr], catalog: Catalog) -> bool:
+    """Whether a view may be among what these nodes of a query name."""
+    return any(isinstance(part, exp.Table) and part.name.lower() in catalog.views for part in parts)
 
 
 def wanted(query: exp.Query, sources: SelectSources, catalog: Catalog) -> list[WantedParameter]:

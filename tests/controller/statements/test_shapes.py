@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from controller.statements.shapes import LATELY, OFTENER, TABLE_VIEWS, AskedShapes, Variant
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller.embedded.local import LocalDeployment
+from controller.statements.shapes import LATELY, OFTENER, TABLE_VIEWS, WRITES, WRITES_AN_ASKING, AskedShapes, Variant
 
 POSTS = frozenset(("posts",))
 
@@ -52,3 +59,63 @@ def test_a_view_of_two_tables_takes_room_of_both() -> None:
     variant = asked(shapes, "hot")
     assert shapes.going(variant, POSTS) == ["adhoc_0"]
     assert shapes.going(variant, both) == ["adhoc_0"]
+
+
+def test_one_goes_whose_tables_are_written_to_far_more_often_than_it_is_asked() -> None:
+    shapes = AskedShapes()
+    for name in ("seldom", "often"):
+        shapes.keep(name, asked(shapes, name), POSTS)
+    assert shapes.too_dear(lambda _: 5_000) == [], "from now on it is counted"
+    for number in range(WRITES // WRITES_AN_ASKING + 1):
+        asked(shapes, "often")
+        if number % 2:
+            asked(shapes, "seldom")
+    assert shapes.too_dear(lambda _: 5_000 + WRITES - 1) == [], "too few writes to judge"
+    assert shapes.too_dear(lambda _: 5_000 + WRITES) == ["seldom"]
+    seldom = shapes.kept["seldom"]
+    assert not seldom.pays, "it is to be asked again and again before it comes back"
+    seldom.view = None
+    assert "written to 10 times" in seldom.why(shapes.mode, "")
+    assert shapes.too_dear(lambda _: 7) == [], "the table was created anew"
+
+
+@pytest.fixture
+async def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalDeployment]:
+    monkeypatch.setattr("controller.statements.shapes.KEEP_SECONDS", 0.0)
+    found = await LocalDeployment.open(tmp_path, shards=2)
+    await found.execute("CREATE TABLE posts (id INT PRIMARY KEY, author INT, score INT, UNIQUE (score), KEY (author))")
+    yield found
+    await found.close()
+
+
+async def ask(deployment: LocalDeployment, sql: str, times: int) -> None:
+    for _ in range(times):
+        await deployment.execute(sql)
+        await deployment.selects.settled()
+
+
+async def test_writes_drop_a_view_that_nobody_asks(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.statements.shapes.WRITES", 20)
+    monkeypatch.setattr("controller.statements.selects.REVIEW_SECONDS", 0.05)
+    sql = "SELECT id FROM posts WHERE author = 7"
+    await ask(deployment, sql, 5)
+    assert deployment.selects.shapes.kept
+    await asyncio.sleep(0.2)
+    for number in range(40):
+        await deployment.execute(f"INSERT INTO posts VALUES ({number}, 7, {number})")
+    async with asyncio.timeout(20):
+        while deployment.selects.shapes.kept:
+            await asyncio.sleep(0.05)
+    (found,), _ = await deployment.execute(sql)
+    assert sorted(found.rows) == [(number,) for number in range(40)]
+    assert "written to" in deployment.queries()[0].why
+
+
+@pytest.mark.parametrize("condition", ["id = 7", "score = 7", "id IN (7, 8)"])
+async def test_a_lookup_by_a_unique_key_has_no_view(deployment: LocalDeployment, condition: str) -> None:
+    await ask(deployment, f"SELECT author FROM posts WHERE {condition}", 8)
+    assert not deployment.selects.shapes.kept
+    (shape,) = deployment.queries()
+    assert "by a unique key" in shape.why
