@@ -33,6 +33,14 @@ NodeIndex = NewType("NodeIndex", int)
 DomainIndex = NewType("DomainIndex", int)
 Columns = tuple[int, ...]
 
+AUTOMATIC = 1 << 40
+"""Numbers of nodes that a recipe makes are below: a thousand a second would reach it in 35 years. From here on they are
+of a cluster's automatic views (``migrations/flow/automatic.py``)."""
+
+
+def is_automatic(index: NodeIndex) -> bool:
+    return index >= AUTOMATIC
+
 
 class JoinKind(StrEnum):
     INNER = "inner"

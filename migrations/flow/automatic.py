@@ -28,7 +28,7 @@ from zlib import crc32
 
 from domains.errors import AlreadyExists, Unsupported
 from domains.plan.commands import AddNodes
-from domains.plan.graph import Base, Columns, Node, NodeIndex
+from domains.plan.graph import AUTOMATIC, Base, Columns, Node, NodeIndex
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base
 from domains.store.storage import declared_indexes
@@ -38,20 +38,14 @@ from migrations.flow.plan import PlanStep, State, one_domain, plan_readers
 from migrations.query.view import PlannedView
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 
-FIRST = 1 << 40
-"""Numbers of the recipe's nodes are below: a thousand a second would reach it in 35 years."""
 OF_AN_EPOCH = 1 << 20
 """Numbers that are given in one epoch, at most; a view takes some ten of them."""
 
 
 def numbers_of(epoch: int) -> range:
     """The numbers that may be given in an epoch."""
-    first = FIRST + epoch * OF_AN_EPOCH
+    first = AUTOMATIC + epoch * OF_AN_EPOCH
     return range(first, first + OF_AN_EPOCH)
-
-
-def is_automatic(index: NodeIndex) -> bool:
-    return index >= FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,4 +161,4 @@ def with_automatic(declared: State, views: Iterable[AutomaticView]) -> State:
     return replace(declared, catalog=catalog, flow=flow, planned=planned)
 
 
-__all__ = ["AutomaticView", "is_automatic", "numbers_of", "plan_automatic", "with_automatic"]
+__all__ = ["AutomaticView", "numbers_of", "plan_automatic", "with_automatic"]

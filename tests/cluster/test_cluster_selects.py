@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -118,3 +121,41 @@ def killed(url: str) -> None:
             asked.result()
         print(f"a killed SELECT ended {time.monotonic() - began:.2f} s after it was asked")
         until(lambda: not listed())
+
+
+def test_automatic_views_come_and_go(launch: Launch) -> None:
+    """While others write, a worker dies, and tables change: each answer is right, and none is an error."""
+    running = launch("--workers", "2", "--shards", "2").serves()
+    with connect(running.url, read_your_writes=True) as db:
+        db.execute(SCHEMA)
+        db.execute("CREATE INDEX by_kind ON items (kind)")
+        for start in range(0, FIXED, 1_000):
+            db.table("items").insert([{"id": id, "kind": id % KINDS, "n": id} for id in range(start, start + 1_000)])
+
+        def asked(kind: int) -> int:
+            ((count, least),) = rows(db, f"SELECT COUNT(*), MIN(id) FROM items WHERE kind = {kind}")
+            assert count >= FIXED // KINDS
+            assert least == kind
+            return int(count)
+
+        def kept() -> list[Any]:
+            for kind in range(KINDS):
+                asked(kind)
+            queries = db.execute("SHOW QUERIES").rows
+            return [row for row in queries if "MIN(id)" in row[0] and row[4] is not None]
+
+        until(kept)
+        with writing(running.url) as writer:
+            until(lambda: writer.written)
+            db.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+            until(kept)
+        until(lambda: sum(asked(kind) for kind in range(KINDS)) == FIXED + writer.written)
+        os.kill(running.pids()["worker-1"], signal.SIGKILL)
+        ended = time.monotonic() + 10.0
+        while time.monotonic() < ended:
+            asked(random.randrange(KINDS))
+        until(kept)
+        db.execute("INSERT INTO items VALUES (-1, 3, 0)")
+        assert rows(db, "SELECT COUNT(*), MIN(id) FROM items WHERE kind = 3")[0][1] == -1
+        assert [row[0] for row in db.execute("SHOW TABLES").rows] == ["items", "kinds", "other"]
+    running.stop()

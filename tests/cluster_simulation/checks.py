@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from controller.cluster.state import ClusterState
 from domains.engine.invariants import check_links
 from domains.language.types import Delta, Row
-from domains.plan.graph import DomainIndex
+from domains.plan.graph import DomainIndex, is_automatic
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard, shard_of
-from migrations.flow.automatic import is_automatic
 from migrations.flow.plan import State
 from tests.cluster_simulation.client import Ending
 from tests.cluster_simulation.loop import Condition

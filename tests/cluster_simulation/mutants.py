@@ -22,8 +22,10 @@ from domains.engine.domain import Domain
 from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.errors import HeadraceError, StorageFailure
+from domains.plan.graph import AUTOMATIC as FIRST
+from domains.plan.graph import is_automatic
 from domains.plan.packets import Failed, PeerReset, Read, Write
-from migrations.flow.automatic import FIRST, OF_AN_EPOCH, is_automatic
+from migrations.flow.automatic import OF_AN_EPOCH
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks

@@ -6,10 +6,10 @@ import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, Unsupported
 from domains.plan.commands import AddNodes, RemoveNodes
-from domains.plan.graph import NodeIndex
+from domains.plan.graph import NodeIndex, is_automatic
 from domains.plan.traits import is_base
 from migrations.change import change_of
-from migrations.flow.automatic import AutomaticView, is_automatic, numbers_of, plan_automatic, with_automatic
+from migrations.flow.automatic import AutomaticView, numbers_of, plan_automatic, with_automatic
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name

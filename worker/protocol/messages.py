@@ -160,6 +160,8 @@ class Pong:
     """Of the process."""
     broken: dict[DomainIndex, int] = field(default_factory=dict)
     """Its domains that could not end a step and must be opened again, with their incarnations."""
+    is_short: bool = False
+    """Its state was over the memory limit since the last heartbeat, and an automatic view is here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
-from domains.plan.graph import DomainIndex
+from domains.plan.graph import DomainIndex, is_automatic
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE, Store
 from worker.dataflow.batch import Batch
@@ -146,6 +146,8 @@ class WorkerServer:
         self._unreadable: dict[DomainIndex, RocksStore] = {}
         """The closed stores of shards that could not be read: when one is opened again, its alarm stays."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
+        self._is_short = False
+        dataflow.hosted.pressure.give_way = self._tell_leader
         self._holds = Holds(dataflow)
         self._cuts = HeldCuts(dataflow, held_bytes)
         self._links = LinkWaits(self._is_linked)
@@ -208,6 +210,13 @@ class WorkerServer:
         except Stopping as error:
             raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error
 
+    def _tell_leader(self) -> bool:
+        """Memory is short, by the thread of the steps: whether the leader has an automatic view here to remove."""
+        if any(is_automatic(node) for _, node in self._dataflow.layouts):
+            self._is_short = True
+            return True
+        return False
+
     # --- the leader's -------------------------------------------------------------------------------------------
 
     def obey(self, message: LeaderMessage) -> Pong | Awaitable[Any]:
@@ -215,7 +224,8 @@ class WorkerServer:
         self._dataflow.hosted.fence(message.epoch)
         match message:
             case Ping():
-                return Pong(self._name, self._incarnation, self._dataflow.hosted.broken)
+                is_short, self._is_short = self._is_short, False
+                return Pong(self._name, self._incarnation, self._dataflow.hosted.broken, is_short)
             case Perform(epoch=epoch, domain=domain, command=command):
                 return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))
             case Positions(epoch=epoch):

@@ -155,10 +155,11 @@ class AutomaticViews:
         self.views.clear()
         self._asked.kept.clear()
 
-    def memory_is_short(self) -> None:
-        """At a worker: the one that was asked longest ago goes, if nothing else goes on."""
+    def memory_is_short(self, worker: str) -> None:
+        """The view that was asked longest ago goes, if nothing else goes on. (Told at each heartbeat.)"""
         self._asked.short_at = self._asked.now()
         if self.views and not self._tasks and not self._migrator.busy and self._executor.is_calm:
+            _log.info('memory is short at worker "%s": an automatic view is removed', worker)
             task = asyncio.create_task(self._shrink())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

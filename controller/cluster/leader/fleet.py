@@ -167,6 +167,9 @@ class Watcher(Protocol):
     def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
         """Domains of these incarnations could not end a step and serve nothing. Told at each heartbeat."""
 
+    def short(self, worker: str) -> None:
+        """State there is over the memory limit, and automatic views have a part in it."""
+
     def deposed(self, reason: str) -> None:
         """A worker follows a later leader."""
 
@@ -356,6 +359,8 @@ class Fleet:
                 pong: Pong = await member.handle.ask(Ping(self.watcher.epoch))
                 member.heard = sent
                 self.watcher.broken(member.descriptor.name, pong.broken)
+                if pong.is_short:
+                    self.watcher.short(member.descriptor.name)
                 return
             except StaleEpoch as error:
                 if isinstance(self._refused(error), Deposed):

@@ -204,6 +204,10 @@ class Leader:
                 self._broken[domain] = incarnation
                 self.disturb(f'domain {domain} at worker "{worker}" could not end a step')
 
+    def short(self, worker: str) -> None:
+        if self.automatic is not None:
+            self.automatic.memory_is_short(worker)
+
     def deposed(self, reason: str) -> None:
         _log.warning("no longer leads: %s", reason)
         self._over.set()

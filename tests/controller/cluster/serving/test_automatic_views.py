@@ -12,7 +12,7 @@ import pytest
 from controller.cluster.leader.leader import Leader
 from controller.statements import selects, shapes
 from domains.errors import Unsupported
-from migrations.flow.automatic import is_automatic
+from domains.plan.graph import is_automatic
 from tests.kit.cluster_deployment import InProcess, open_cluster
 
 BY_AUTHOR = "SELECT id, title FROM stories WHERE author = 7 ORDER BY id"
@@ -159,7 +159,7 @@ async def test_there_are_no_more_of_a_table_than_it_bears(cluster: InProcess, mo
 async def test_one_goes_where_memory_is_short(cluster: InProcess) -> None:
     await asked(cluster, BY_AUTHOR, 5)
     automatic = leader_of(cluster).keeping()
-    automatic.memory_is_short()
+    automatic.memory_is_short("w0")
     while automatic.views:
         await asyncio.sleep(0.001)
     assert await asked(cluster, BY_AUTHOR, 2) == ((1, "a"), (2, "b"))
@@ -177,3 +177,16 @@ async def test_none_is_kept_in_the_other_modes(cluster: InProcess, mode: shapes.
     else:
         await asked(cluster, BY_AUTHOR, 6)
     assert kept(cluster) == []
+
+
+async def test_a_worker_tells_that_its_memory_is_short(cluster: InProcess) -> None:
+    await asked(cluster, BY_AUTHOR, 5)
+    assert kept(cluster)
+    for worker in cluster.workers:
+        worker.dataflow.memory_limit = 1
+    automatic = leader_of(cluster).keeping()
+    async with asyncio.timeout(60):
+        while automatic.views:
+            await cluster.execute("UPDATE stories SET title = 'x' WHERE id = 3")
+            await asyncio.sleep(0.05)
+    assert await asked(cluster, BY_AUTHOR) == ((1, "a"), (2, "b"))
