@@ -1,4 +1,4 @@
-"""Inner and left joins on equal columns.
+"""Inner, left and mark joins on equal columns.
 
 With primes for the state after the step, the matched part changes by
 
@@ -7,6 +7,10 @@ With primes for the state after the step, the matched part changes by
 and the left rows without a match, U, by
 
     ΔU = U(ΔL, R') + U(L, R') − U(L, R).
+
+A mark join has each left row once, followed by 1 where it has a match (M) and by 0 where it has none:
+
+    Δ(L ⊳ R) = M(ΔL, R') × 1 + U(ΔL, R') × 0 + (M(L, R') − M(L, R)) × 1 + (U(L, R') − U(L, R)) × 0.
 
 Neither formula pulls: where a side has a hole at the join key, the update cannot be completed, and by rule 3 nothing
 below has consulted that key. What may still be wrong below are entries computed before the row existed; the row names
@@ -32,6 +36,7 @@ from domains.plan.traits import LEFT, RIGHT, side_columns
 Groups = tuple[dict[Row, list[Delta]], dict[Row, list[Delta]]]
 """The changes of both sides by join key."""
 NOTHING: list[Delta] = []
+MATCHED: Row = (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,11 @@ class JoinOperator(Operator):
         self.on: tuple[Columns, Columns] = (descriptor.left_on, descriptor.right_on)
         self.widths = (left_width, right_width)
         self._keys = (key_function(descriptor.left_on), key_function(descriptor.right_on))
-        self._nulls: Row = (None,) * right_width
+        self._nulls: Row = (0,) if descriptor.kind is JoinKind.MARK else (None,) * right_width
+        """What follows a left row without a match."""
+        self._marks = descriptor.kind is JoinKind.MARK
         self._matches = compile_predicate(descriptor.residual) if descriptor.residual is not None else None
-        self._counts = descriptor.kind is JoinKind.LEFT and descriptor.residual is None
+        self._counts = descriptor.kind is not JoinKind.INNER and descriptor.residual is None
         """A change of the right side asks only how many rows the key has there: a vote for a story of 100,000 votes
         must not read them all."""
         self._places = self._output_places()
@@ -68,9 +75,12 @@ class JoinOperator(Operator):
         width = self.widths[LEFT]
         left = [{column} for column in range(width)]
         right = [{width + column} for column in range(self.widths[RIGHT])]
+        if self._marks:
+            right = [set() for _ in right]
         for a, b in zip(*self.on, strict=True):
-            left[a].add(width + b)
             right[b].add(a)
+            if not self._marks:
+                left[a].add(width + b)
         return tuple(tuple(sorted(p)) for p in left), tuple(tuple(sorted(p)) for p in right)
 
     # --- look-ups -------------------------------------------------------------------------------------------
@@ -132,6 +142,9 @@ class JoinOperator(Operator):
 
     def _extend_left(self, output: list[Delta], left: Row, weight: int, rights: Iterable[Delta]) -> None:
         matches = self._matches
+        if self._marks:
+            output.append((left + (MATCHED if self._any_match(left, rights) else self._nulls), weight))
+            return
         before = len(output)
         if matches is None:
             output.extend([(left + right, weight * w) for right, w in rights])
@@ -210,10 +223,13 @@ class JoinOperator(Operator):
                 continue
             # More than have come: some were there before.
             had, has = count == most or count > sum([w for _, w in changes]), count > 0
+            if self._marks and had == has:
+                continue
             for left, weight in left_rows:
-                output.extend([(left + right, weight * w) for right, w in changes])
+                if not self._marks:
+                    output.extend([(left + right, weight * w) for right, w in changes])
                 if had != has:
-                    output.append((left + self._nulls, weight if had else -weight))
+                    self._flipped(output, left, weight if had else -weight)
 
     def _found(self, act: Forward, side: int, keys: list[Row]) -> dict[Row, Found]:
         if not keys:
@@ -232,13 +248,21 @@ class JoinOperator(Operator):
         matches = self._matches
         rights_before = _before(rights, changes)
         for left, weight in lefts:
-            if matches is None:
+            if self._marks:
+                pass  # No row of the right side is shown.
+            elif matches is None:
                 output.extend([(left + right, weight * w) for right, w in changes])
             else:
                 output.extend([(left + right, weight * w) for right, w in changes if matches(left + right)])
             had, has = self._any_match(left, rights_before), self._any_match(left, rights)
             if had != has:
-                output.append((left + self._nulls, weight if had else -weight))
+                self._flipped(output, left, weight if had else -weight)
+
+    def _flipped(self, output: list[Delta], left: Row, weight: int) -> None:
+        """A left row that lost its last match, or gained its first (then the weight is that of what goes)."""
+        output.append((left + self._nulls, weight))
+        if self._marks:
+            output.append((left + MATCHED, -weight))
 
     def _any_match(self, left: Row, rights: Iterable[Delta]) -> bool:
         if self._matches is None:
@@ -301,7 +325,7 @@ def make_drive(join: JoinOperator, columns: Columns, side: int) -> Drive:
     own = side_columns(join.kind, join.on, join.widths[LEFT], columns, side)
     known = [i for i, column in enumerate(own) if column >= 0 and column not in own[:i]]
     # A left join's right join column equals the left one only where there is a match.
-    unsure = join.kind is JoinKind.LEFT and side == LEFT
+    unsure = join.kind is not JoinKind.INNER and side == LEFT
     checks = tuple(
         (i, column) for i, column in enumerate(columns) if i not in known or (unsure and column >= join.widths[LEFT])
     )

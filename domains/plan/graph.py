@@ -12,6 +12,7 @@ Project(e…)           π_e(X), a bag: duplicates stay
 Union()               X₁ ∪ X₂ ∪ …, a bag (UNION ALL)
 Join(inner)           L ⋈ R on left_on = right_on; output is the left row followed by the right row
 Join(left)            … and each left row without a match, followed by NULLs; ``residual`` is part of the match
+Join(mark)            L ⊳ R: each left row once, followed by 1 where it has a match and 0 where it has none
 Aggregate(g; f…)      γ_{g; f}(X); output is the group columns followed by one column a function
 Aggregate(all; -)     DISTINCT
 TopK(g; o; k)         of each group of X, the ``limit`` first rows by ``order`` after ``offset``
@@ -22,10 +23,12 @@ Reader                the end of a view: keyed, ordered, published to the outsid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
+from domains.language.description import literal
 from domains.language.expressions import Expression
 from domains.language.types import Column, Row, SqlType
 
@@ -45,6 +48,7 @@ def is_automatic(index: NodeIndex) -> bool:
 class JoinKind(StrEnum):
     INNER = "inner"
     LEFT = "left"
+    MARK = "mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ class Join:
     left_on: Columns
     right_on: Columns
     residual: Expression | None = None
-    """Left joins only: a further condition of the match, over left row ++ right row. (An inner join's residual is a
-    Filter above it.)"""
+    """Left and mark joins only: a further condition of the match, over left row ++ right row. (An inner join's residual
+    is a Filter above it.)"""
 
 
 class AggregateFunction(StrEnum):
@@ -279,3 +283,18 @@ class Node:
     domain: DomainIndex = DomainIndex(0)
     drives: tuple[tuple[Columns, int], ...] = ()
     """Joins: for each look-up that passes through, the side that it is pulled from (0 left, 1 right)."""
+
+
+def call_text(call: AggregateCall, names: Sequence[str]) -> str:
+    """An aggregate for people; ``names`` are the columns' of its input."""
+    argument = "*" if call.argument is None else names[call.argument]
+    name = call.function.value.upper().removesuffix("_ROWS")
+    if name.endswith("_DISTINCT"):
+        name, argument = name.removesuffix("_DISTINCT"), f"DISTINCT {argument}"
+    separator = f" SEPARATOR {literal(call.separator)}" if call.separator != "," else ""
+    return f"{name}({argument}{order_text(call.order, names)}{separator})"
+
+
+def order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
+    terms = [f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order]
+    return f" by {', '.join(terms)}" if terms else ""

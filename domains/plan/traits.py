@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
-from domains.language.description import describe, literal
+from domains.language.description import describe
 from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fields_of
 from domains.language.types import Kind
@@ -48,11 +48,12 @@ from domains.plan.graph import (
     Join,
     JoinKind,
     Operator,
-    OrderTerm,
     Project,
     Reader,
     TopK,
     Union,
+    call_text,
+    order_text,
 )
 
 LEFT, RIGHT = 0, 1
@@ -283,7 +284,7 @@ class _Reader(_End):
         self.groups_by = operator.key
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
-        return f"reader {self._reader.view}{_order_text(self._reader.order, names[0])}"
+        return f"reader {self._reader.view}{order_text(self._reader.order, names[0])}"
 
 
 class _Join(Traits):
@@ -301,7 +302,7 @@ class _Join(Traits):
 
     @property
     def matching(self) -> Matching:
-        return Matching(self._on, self._join.kind is JoinKind.LEFT)
+        return Matching(self._on, self._join.kind is not JoinKind.INNER)
 
     @property
     def grows(self) -> bool:
@@ -312,11 +313,15 @@ class _Join(Traits):
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         residual, width = self._join.residual, widths[LEFT]
+        if self._join.kind is JoinKind.MARK:
+            wanted = {c for c in wanted if c < width}
         both = wanted | (fields_of(residual) if residual is not None else set())
         left, right = ({c for c in both if c < width}, {c - width for c in both if c >= width})
         return [left | set(self._on[LEFT]), right | set(self._on[RIGHT])]
 
     def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        if self._join.kind is JoinKind.MARK:
+            return Estimated(given[LEFT].rows, (*given[LEFT].distinct, 2.0))
         return after_join(given[LEFT], given[RIGHT], self._on, outer=self.matching.outer)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
@@ -324,8 +329,12 @@ class _Join(Traits):
         on = [f"{left[a]} = {right[b]}" for a, b in zip(*self._on, strict=True)]
         if self._join.residual is not None:
             on.append(describe(self._join.residual, [*left, *right]))
-        symbol = "⋈" if self._join.kind is JoinKind.INNER else "⟕"
-        return f"{symbol} {' AND '.join(on)}" if on else "×"
+        if not on:
+            return "⊳" if self._join.kind is JoinKind.MARK else "×"
+        return f"{_SYMBOLS[self._join.kind]} {' AND '.join(on)}"
+
+
+_SYMBOLS = {JoinKind.INNER: "⋈", JoinKind.LEFT: "⟕", JoinKind.MARK: "⊳"}
 
 
 class _Aggregate(Traits):
@@ -368,7 +377,7 @@ class _Aggregate(Traits):
         return after_grouping(given[0], self._group, len(self._calls))
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
-        functions = ", ".join(_call_text(call, names[0]) for call in self._calls)
+        functions = ", ".join(call_text(call, names[0]) for call in self._calls)
         group = ", ".join(names[0][column] for column in self._group) or "()"
         return f"γ {group}; {functions}" if functions else f"γ {group}"
 
@@ -409,7 +418,7 @@ class _TopK(Traits):
         topk = self._topk
         each = f" of each {', '.join(names[0][column] for column in topk.group)}" if topk.group else ""
         skipped = f" after {topk.offset}" if topk.offset else ""
-        return f"τ {topk.limit}{skipped}{each}{_order_text(topk.order, names[0])}"
+        return f"τ {topk.limit}{skipped}{each}{order_text(topk.order, names[0])}"
 
 
 TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
@@ -449,9 +458,13 @@ def is_reader(operator: Operator) -> TypeGuard[Reader]:
 def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
     """For each output column, its position on ``side``, or -1. An inner join's join columns are on both sides; a left
     join's right columns may be NULL where the right side has no such row, which only a check after the join can tell.
+    A mark is a column of neither.
     """
     result = []
     for column in columns:
+        if kind is JoinKind.MARK and column >= left_width:
+            result.append(COMPUTED)
+            continue
         own = LEFT if column < left_width else RIGHT
         local = column if own == LEFT else column - left_width
         if own == side:
@@ -468,17 +481,3 @@ def _merged(call: AggregateCall, at: int) -> AggregateCall | None:
     rounded = call.function is AggregateFunction.SUM and call.type.kind is Kind.DOUBLE
     function = None if rounded else MERGED[call.function]
     return None if function is None else AggregateCall(function, at, call.type)
-
-
-def _call_text(call: AggregateCall, names: Sequence[str]) -> str:
-    argument = "*" if call.argument is None else names[call.argument]
-    name = call.function.value.upper().removesuffix("_ROWS")
-    if name.endswith("_DISTINCT"):
-        name, argument = name.removesuffix("_DISTINCT"), f"DISTINCT {argument}"
-    separator = f" SEPARATOR {literal(call.separator)}" if call.separator != "," else ""
-    return f"{name}({argument}{_order_text(call.order, names)}{separator})"
-
-
-def _order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
-    terms = [f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order]
-    return f" by {', '.join(terms)}" if terms else ""

@@ -142,11 +142,14 @@ def _column(node: exp.Expr) -> str:
     return f"{_text(node.args['table'])}.{name}" if node.args.get("table") is not None else name
 
 
+def _in_parentheses(query: exp.Expr) -> str:
+    return _text(query) if isinstance(query, exp.Subquery) else f"({_text(query)})"
+
+
 def _in(node: exp.Expr) -> str:
     query = node.args.get("query")
     if query is not None:
-        inside = _text(query)
-        return f"{_text(node.this)} IN {inside if isinstance(query, exp.Subquery) else f'({inside})'}"
+        return f"{_text(node.this)} IN {_in_parentheses(query)}"
     return f"{_text(node.this)} IN ({_list(node.expressions)})"
 
 
@@ -355,6 +358,8 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.In: _in,
     exp.Like: _like,
     exp.Exists: lambda node: f"EXISTS({_text(node.this)})",
+    exp.Any: lambda node: f"ANY {_in_parentheses(node.this)}",
+    exp.All: lambda node: f"ALL {_in_parentheses(node.this)}",
     exp.Case: _case,
     exp.If: lambda node: _call("IF", [node.this, node.args["true"], node.args.get("false")]),
     exp.Cast: _cast,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from domains.errors import SqlError
 from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fold
 from migrations.parse.reading import exp
+from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.relation import LateGroups, Output, QueryContext, Relation, Sorting
+from migrations.query.plan import RelationalPlan, projected
+from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting
 from migrations.query.source import late_placeholder
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
@@ -48,9 +50,27 @@ class SelectBlock:
     rolled: Rolled | None = None
     below: Relation | None = None
     """What those groups are made of."""
+    doubts: list[Expression] = field(default_factory=list)
+    """Whether a subquery that is a value has several rows: what is an error when it is read, and has to get there."""
+    correlations: Correlations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.correlations = Correlations(self.context.outer)
 
     def subqueries(self) -> Subqueries:
-        return Subqueries(self.stage, self.scope, self.context, self.plan)
+        return Subqueries(self.stage, self.around(), self.context, self.plan, self.correlations, self.doubts)
+
+    def around(self) -> Around:
+        """This query as its subqueries see it."""
+        further = self.context.outer
+        level = 0 if further is None else further.level + 1
+        return Around(level, self.scope, self.column, self._rows, further)
+
+    def _rows(self, places: Sequence[int]) -> RelationalPlan:
+        arranged = self.stage.arrange(self.context.statistics)
+        at = [arranged.place(place) for place in places]
+        fields = [arranged.plan.field(place) for place in at]
+        return projected(arranged.plan, fields, [arranged.plan.columns[place].name for place in at])
 
     def translate(self, node: exp.Expr, place: str, aliases: Replacement | None = None) -> Expression:
         """An expression of the SELECT over the wide row. ``aliases`` is asked before anything else."""
@@ -65,6 +85,10 @@ class SelectBlock:
         late = late_placeholder(self.stage, lambda part: self.translate(part, place, aliases))
         setting = Setting(replace=replacement, placeholder=late, place=place)
         return fold(scalar(node, self.scope, setting), self.context.constants)
+
+    def own(self, node: exp.Expr, place: str, aliases: Replacement | None = None) -> Expression:
+        """The expression over the wide row alone: columns of queries around have become columns of it."""
+        return self.correlations.put(self.translate(node, place, aliases), self.stage)
 
     def column(self, field: Field, name: str) -> Expression:
         """A source's column, over the present stage's row.

@@ -18,13 +18,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from domains.errors import SqlError
 from domains.language.coercion import json_encoder, json_row_coercer
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.description import describe
 from domains.language.encoding import encode_order
-from domains.language.expressions import Expression, Field
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.functions import call
 from domains.language.json_rows import page_values
-from domains.language.types import TEXT, Column, Delta, Row, Value
+from domains.language.types import BIGINT, TEXT, Column, Delta, Row, Value
 from domains.operators.accumulators import accumulator
 from migrations.query.expressions.late import Given, replaced, with_values
 from migrations.query.expressions.terms import conjunction
@@ -69,6 +71,7 @@ class Finish:
         names = stored
         if self.late.conditions:
             lines.append(f"σ {_described(conjunction(self.late.conditions), names)}")
+        lines += [f"at most 1 {_described(count, names)}" for count in self.late.single]
         if groups is not None:
             by = ", ".join(_described(e, names) for e in groups.group) or "()"
             calls = [_call_text(call, names) for call in groups.calls]
@@ -107,6 +110,8 @@ MOST_COMPILED = 512
 def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[[Sequence[Row]], Rows]:
     values = dict(given)
     keeps = _condition(finish.late.conditions, values)
+    counts = [call("gt", count, Constant(1, BIGINT)) for count in finish.late.single]
+    several = compile_predicate(call("or", *counts)) if counts else None
     grouped = None if finish.late.groups is None else _grouping(finish.late.groups, values)
     outputs = [_value(each, values) for each in finish.outputs]
     order = [_value(term.expression, values) for term in finish.order]
@@ -114,6 +119,8 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
 
     def answer(rows: Sequence[Row]) -> Rows:
         found = rows if keeps is None else [row for row in rows if keeps(row)]
+        if several is not None and any(map(several, found)):
+            raise SqlError("a subquery that is a value has more than one row")
         if grouped is not None:
             found = grouped(found)
         shown = [(tuple([compute(row) for compute in outputs]), row) for row in found]

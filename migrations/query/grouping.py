@@ -12,7 +12,7 @@ each row how many were left out, which is its last column::
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 
 from domains.errors import HeadraceError, SqlError, Unsupported
@@ -34,7 +34,7 @@ from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.terms import equality, substituted
 from migrations.query.joins import Arranged, Leaf
 from migrations.query.plan import RelationalPlan, aggregated, projected, united
-from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation
+from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation, several_rows
 from migrations.query.source import late_placeholder
 from migrations.query.stage import SelectStage, Wide, stage_of
 
@@ -50,11 +50,12 @@ def group_rows(block: SelectBlock) -> None:
         if eager:
             raise SqlError("EAGER_AGGREGATION without an aggregate", hint="take the hint out")
         return
+    if block.stage.single:
+        raise several_rows("WHERE of a query with aggregates")
     block.stage.merge_parameters()
     groups = [] if clause is None else _group_expressions(block, clause)
     summaries = {
-        node: summary(node, lambda n: block.translate(n, "an aggregate"), is_operand=node in operands)
-        for node in aggregates
+        node: summary(node, lambda n: block.own(n, "an aggregate"), is_operand=node in operands) for node in aggregates
     }
     if clause is not None and clause.args.get("rollup"):
         if eager:
@@ -69,6 +70,7 @@ def group_rows(block: SelectBlock) -> None:
         _group_late(block, list(dict.fromkeys(groups)), summaries, scalar=clause is None)
         return
     groups += [c.expression for c in block.stage.carried if c.expression not in groups]
+    groups += block.correlations.columns()
     if clause is not None or groups:
         groups += _determined(block, groups, nodes)
     groups = list(dict.fromkeys(groups))
@@ -98,7 +100,7 @@ def _group_expression(block: SelectBlock, node: exp.Expr) -> Expression:
             raise SqlError("GROUP BY the position of a *", hint="name the columns")
     elif isinstance(node, exp.Column) and not node.table and block.scope.find(node.name) is None:
         node = block.item(node.name) or node
-    return block.translate(node, "GROUP BY")
+    return block.own(node, "GROUP BY")
 
 
 def _is_late(
@@ -209,13 +211,25 @@ def _operands(summaries: Iterable[Summary], early: Container[Summary]) -> list[E
 def _determined(block: SelectBlock, groups: Sequence[Expression], nodes: Iterable[exp.Expr]) -> list[Expression]:
     """The columns that the SELECT list and its like read and that the groups determine."""
     wanted = _columns_outside_aggregates(block, nodes)
-    known = {group.position for group in groups if isinstance(group, Field)}
-    known |= _fixed_by(block.stage)
+    fields = {group.position for group in groups if isinstance(group, Field)}
+    known = determined(block.stage, fields, block.stage.keys)
+    return [field for field in wanted if field not in groups and field.position in known]
+
+
+def determined(
+    stage: SelectStage,
+    columns: Iterable[int],
+    keys: Collection[tuple[frozenset[int], frozenset[int]]],
+    links: Sequence[Expression] = (),
+) -> frozenset[int]:
+    """The columns that have one value where these have; ``keys`` are columns that determine a source's row, and all of
+    its columns."""
+    known, fixing = {*columns, *_fixed_by(stage)}, _fixing_columns([*stage.all_conditions(), *links])
     while True:
-        more = {p for key, columns in block.stage.keys if key <= known for p in columns}
-        more |= {other for one, other in _fixing_columns(block.stage) if one in known}
+        more = {p for key, own in keys if key <= known for p in own}
+        more |= {other for one, other in fixing if one in known}
         if more <= known:
-            return [field for field in wanted if field not in groups and field.position in known]
+            return frozenset(known)
         known |= more
 
 
@@ -224,7 +238,10 @@ def _columns_outside_aggregates(block: SelectBlock, nodes: Iterable[exp.Expr]) -
     pending = list(nodes)
     while pending:
         node = pending.pop(0)
-        if is_aggregate(node) or isinstance(node, exp.Query):
+        if is_aggregate(node):
+            continue
+        if isinstance(node, exp.Query):
+            found.update((field, None) for field in _read_inside(block, node))
             continue
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             found.update((bound.field, None) for bound in block.scope.star(_table_of(node)))
@@ -235,6 +252,14 @@ def _columns_outside_aggregates(block: SelectBlock, nodes: Iterable[exp.Expr]) -
         else:
             pending += children(node)
     return list(found)
+
+
+def _read_inside(block: SelectBlock, query: exp.Query) -> list[Field]:
+    """The columns that a subquery reads by the name of a table of this block, which none of its own tables has."""
+    own = {table.alias_or_name.lower() for table in query.find_all(exp.Table, exp.Subquery)}
+    columns = [c for c in query.find_all(exp.Column) if c.table and c.table.lower() not in own]
+    found = (block.scope.find(c.name, c.table) for c in columns if not isinstance(c.this, exp.Star))
+    return [field for field in found if field is not None]
 
 
 def _table_of(node: exp.Expr) -> str:
@@ -259,9 +284,9 @@ def _fixed_by(stage: SelectStage) -> set[int]:
     return fixed
 
 
-def _fixing_columns(stage: SelectStage) -> list[tuple[int, int]]:
+def _fixing_columns(conditions: Iterable[Expression]) -> list[tuple[int, int]]:
     """(a, b): WHERE or ON sets b equal to a, so that with a's value there is one value of b."""
-    pairs = [sides for condition in stage.all_conditions() for sides in _sides(condition)]
+    pairs = [sides for condition in conditions for sides in _sides(condition)]
     return [
         (a.position, b.position)
         for a, b in pairs
@@ -288,12 +313,14 @@ def _enter_second_stage(
     if first.empty_row() is not None:
         raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
     second = stage_of(grouped)
+    second.uniques.append((frozenset(range(len(group))), frozenset(range(grouped.width))))
     second.carried = [Wide(Field(groups.index(c.expression), c.expression.type), c.slot) for c in first.carried]
     if scalar and groups:
         nothing = {len(groups) + i: s.of_nothing for i, s in enumerate(distinct)}
         second.empties.append((Leaf(grouped, 0), nothing))
     fields = {node: grouped.field(len(groups) + distinct.index(s)) for node, s in summaries.items()}
     block.stage = second
+    block.correlations.grouped(groups)
     _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 
 
@@ -304,6 +331,8 @@ def _roll_up(
     first = block.stage
     if _is_late(block, groups, summaries.values(), nodes, scalar=False):
         raise Unsupported("WITH ROLLUP over a parameter that is no key", hint="UNION ALL one query a level")
+    if block.correlations.columns():
+        raise Unsupported("WITH ROLLUP in a subquery that reads the query around by more than =")
     if len(set(groups)) < len(groups):
         raise Unsupported("WITH ROLLUP by the same expression twice", hint="name it once")
     arranged = first.arrange(block.context.statistics)
@@ -394,7 +423,8 @@ def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression
     if is_aggregate(node):
         return places[node]
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-        return block.column(block.scope.resolve(node), node.name)
+        own = block.scope.resolve(node)
+        return block.column(own, node.name) if isinstance(own, Field) else own
     if isinstance(node, (exp.Literal, exp.Query)) or all(isinstance(group, Field) for group in groups):
         return None
     try:

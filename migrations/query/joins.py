@@ -48,7 +48,18 @@ class Left:
     conditions: tuple[Expression, ...]
 
 
-Source = Leaf | Inner | Left
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Each row of ``left`` once; the wide row's ``at``-th column says whether it has a match in ``right``, whose own
+    columns are only there for the conditions."""
+
+    left: Source
+    right: Leaf
+    conditions: tuple[Expression, ...]
+    at: int
+
+
+Source = Leaf | Inner | Left | Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,34 @@ def columns_of(source: Source) -> frozenset[int]:
             return frozenset[int]().union(*(columns_of(child) for child in children))
         case Left(left, right):
             return columns_of(left) | columns_of(right)
+        case Mark(left, at=at):
+            return columns_of(left) | {at}
+
+
+def leaves_of(source: Source) -> list[Leaf]:
+    """The sources whose rows make up a row; not those that only mark it."""
+    match source:
+        case Inner(children):
+            return [leaf for child in children for leaf in leaves_of(child)]
+        case Left(left, right):
+            return [*leaves_of(left), *leaves_of(right)]
+        case Mark(left):
+            return leaves_of(left)
+        case Leaf():
+            return [source]
+
+
+def links_of(source: Source) -> list[Expression]:
+    """Conditions of outer joins: each right row is there for a left row that meets them, or is missing."""
+    match source:
+        case Inner(children):
+            return [link for child in children for link in links_of(child)]
+        case Left(left, right, conditions):
+            return [*conditions, *links_of(left), *links_of(right)]
+        case Mark(left):
+            return links_of(left)
+        case Leaf():
+            return []
 
 
 def nullable_columns(source: Source) -> frozenset[int]:
@@ -87,6 +126,8 @@ def nullable_columns(source: Source) -> frozenset[int]:
             return frozenset[int]().union(*(nullable_columns(child) for child in children))
         case Left(left, right):
             return nullable_columns(left) | columns_of(right)
+        case Mark(left):
+            return nullable_columns(left)
 
 
 def simplified(source: Source, rejected: frozenset[int]) -> Source:
@@ -114,6 +155,8 @@ def simplified(source: Source, rejected: frozenset[int]) -> Source:
                 return simplified(Inner((left, right), conditions), rejected)
             inside = frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
             return Left(simplified(left, rejected), simplified(right, rejected | inside), conditions)
+        case Mark(left, right, conditions, at):
+            return Mark(simplified(left, rejected), right, conditions, at)
 
 
 def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: Statistics | None = None) -> Arranged:
@@ -124,8 +167,8 @@ def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: S
             return Arranged(filtered(plan, [moved(c, lambda p: p - offset) for c in conditions]), layout)
         case Inner(children, own):
             return _inner(children, [*own, *conditions], statistics)
-        case Left():
-            return _left(source, conditions, statistics)
+        case Left() | Mark():
+            return _optional(source, conditions, statistics)
 
 
 def _inner(children: Sequence[Source], conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
@@ -265,7 +308,8 @@ def _meets_again(link: tuple[Expression, Expression], links: Sequence[tuple[Expr
     return any(link[0] == one or link[1] == other for one, other in links)
 
 
-def _left(source: Left, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+    """⟕ or ⊳: every row of the left side stays."""
     ours, theirs = columns_of(source.left), columns_of(source.right)
     links: list[tuple[Expression, Expression]] = []
     inside: list[Expression] = []
@@ -284,8 +328,12 @@ def _left(source: Left, conditions: Sequence[Expression], statistics: Statistics
     left, right, left_on, right_on = _keyed(left, right, links)
     both = Arranged(left.plan, left.layout + right.layout)
     rest = both.put(conjunction(residual)) if residual else None
-    plan = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, rest)
-    met = Arranged(plan, both.layout)
+    if isinstance(source, Mark):
+        plan = joined(JoinKind.MARK, left.plan, right.plan, left_on, right_on, rest)
+        met = Arranged(plan, (*left.layout, source.at))
+    else:
+        plan = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, rest)
+        met = Arranged(plan, both.layout)
     return Arranged(filtered(plan, [met.put(condition) for condition in above]), met.layout)
 
 

@@ -119,7 +119,7 @@ def _sunk_into_join(
     left, right = plan.parents
     if all(position < left.width for position in reads):
         return RelationalPlan(plan.operator, (filtered(left, [predicate]), right), plan.columns)
-    if kind is JoinKind.LEFT:
+    if kind is not JoinKind.INNER:
         return None
     if all(position >= left.width for position in reads):
         sunk = filtered(right, [moved(predicate, lambda p: p - left.width)])
@@ -205,9 +205,10 @@ def joined(
     right_on: Sequence[int],
     residual: Expression | None = None,
 ) -> RelationalPlan:
-    """⋈ or ⟕; the residual is over the left row followed by the right one."""
+    """⋈, ⟕ or ⊳; the residual is over the left row followed by the right one."""
     operator = Join(kind, tuple(left_on), tuple(right_on), residual)
-    return RelationalPlan(operator, (left, right), left.columns + right.columns)
+    added = (Column("matched", BOOL),) if kind is JoinKind.MARK else right.columns
+    return RelationalPlan(operator, (left, right), left.columns + added)
 
 
 def aggregated(
@@ -327,9 +328,11 @@ def _unmoved(plan: RelationalPlan) -> Places:
 
 def _narrowed_join(plan: RelationalPlan, join: Join, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
     left, right = plan.parents
+    width, is_mark = left.width, join.kind is JoinKind.MARK
+    if is_mark:
+        read = frozenset(c for c in read if c < width)
     read |= positions(join.residual) if join.residual is not None else frozenset()
-    left, on_left = _side(left, frozenset(c for c in read if c < left.width) | set(join.left_on))
-    width = plan.parents[0].width
+    left, on_left = _side(left, frozenset(c for c in read if c < width) | set(join.left_on))
     right, on_right = _side(right, frozenset(c - width for c in read if c >= width) | set(join.right_on))
     places = {**on_left, **{width + old: left.width + new for old, new in on_right.items()}}
     operator = replace(
@@ -338,6 +341,8 @@ def _narrowed_join(plan: RelationalPlan, join: Join, read: frozenset[int]) -> tu
         right_on=tuple(on_right[c] for c in join.right_on),
         residual=None if join.residual is None else moved(join.residual, places.__getitem__),
     )
+    if is_mark:
+        return RelationalPlan(operator, (left, right), left.columns + plan.columns[-1:]), {**on_left, width: left.width}
     return RelationalPlan(operator, (left, right), left.columns + right.columns), places
 
 

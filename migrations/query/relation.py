@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from domains.errors import SqlError, Unsupported
-from domains.language.expressions import Constant, Expression, Field
+from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import FoldBudget
 from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema, Value
 from domains.plan.estimates import Statistics
@@ -44,6 +45,8 @@ class Slot:
     """All the placeholders that feed it: a ``:name`` may stand several times."""
     named: bool = False
     """Written ``:name``."""
+    outer: Expression | None = None
+    """What feeds it is no request but the row of a query around: see ``correlation.py``."""
 
     @property
     def key(self) -> str:
@@ -111,6 +114,8 @@ class LateParts:
     distinct: bool = False
     slots: tuple[Slot, ...] = ()
     """The parameters that are in expressions."""
+    single: tuple[Expression, ...] = ()
+    """Over the plan's rows that meet the conditions: more than one is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,10 @@ class Relation:
     """A base table's primary key, among the plan's columns."""
     late: LateParts = LateParts()
     """What is applied to the plan's rows when they are read."""
+    linked: tuple[Expression, ...] = ()
+    """Conditions that read the row of the query around too, which takes them into its mark join."""
+    uniques: tuple[frozenset[int], ...] = ()
+    """Sets of the plan's columns, with the values of which there is one row at most."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -138,13 +147,57 @@ class Relation:
         return all(isinstance(output.expression, Field) for output in self.outputs)
 
 
+OUTER = "outer"
+"""The call that is a column of a query around."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The query around a subquery, as far as it has come."""
+
+    level: int
+    scope: Scope
+    column: Callable[[Field, str], Expression]
+    """A column of its FROM, over its row of now: that of a group, once there are groups."""
+    rows: Callable[[Sequence[int]], RelationalPlan]
+    """Some columns of its row, of all rows that it has by now."""
+    further: Around | None
+
+    def resolve(self, column: exp.Column) -> Expression | None:
+        """What a subquery's column is here or further out; None where it is no column there."""
+        field = self.scope.find(column.name, column.table)
+        if field is not None:
+            own = self.column(field, column.name)
+            level = Constant(self.level, BIGINT)
+            return substituted(own, lambda f: Call(OUTER, (level, Constant(f.position, BIGINT)), f.type))
+        return None if self.further is None else self.further.resolve(column)
+
+    def at(self, level: int) -> Around:
+        """Itself, or a query further out."""
+        if level == self.level:
+            return self
+        assert self.further is not None, "a subquery reads queries around it"
+        return self.further.at(level)
+
+
+class Asked(Enum):
+    """What a query is asked for by the one around it."""
+
+    ROWS = auto()
+    MEMBERS = auto()
+    """Whether a row is among its rows: a mark join may decide it."""
+    EXISTENCE = auto()
+    """Whether there are any, likewise; what its columns are does not matter."""
+
+
 @dataclass(slots=True)
 class QueryContext:
     """The tables and views that a query may read, and the plans so far."""
 
     catalog: Catalog
     ctes: Mapping[str, Relation] = field(default_factory=dict)
-    outer: Scope | None = None
+    outer: Around | None = None
+    asked: Asked = Asked.ROWS
     views: dict[str, Relation] = field(default_factory=dict)
     edits: list[Callable[[], object]] = field(default_factory=list)
     """What would write ``*`` and NATURAL out in the text: see :func:`~migrations.query.view.frozen`."""
@@ -153,9 +206,9 @@ class QueryContext:
     statistics: Statistics | None = None
     """Of the tables, for the order of joins. None in a view: see ``joins.py``."""
 
-    def inside(self, outer: Scope | None) -> QueryContext:
+    def inside(self, outer: Around | None, asked: Asked = Asked.ROWS) -> QueryContext:
         """The context of a subquery."""
-        return replace(self, outer=outer)
+        return replace(self, outer=outer, asked=asked)
 
     def with_cte(self, name: str, relation: Relation) -> QueryContext:
         return replace(self, ctes={**self.ctes, name.lower(): relation})
@@ -165,7 +218,9 @@ def of_table(schema: TableSchema) -> Relation:
     plan = base(schema)
     outputs = tuple(Output(column.name, plan.field(i)) for i, column in enumerate(plan.columns))
     live = schema.live()
-    return Relation(plan, outputs, key=tuple(live.index(i) for i in schema.primary_key))
+    keys = [key for key in (schema.primary_key, *schema.unique) if key]
+    uniques = tuple(frozenset(live.index(i) for i in key) for key in keys)
+    return Relation(plan, outputs, key=tuple(live.index(i) for i in schema.primary_key), uniques=uniques)
 
 
 def renamed(relation: Relation, names: Sequence[str]) -> Relation:
@@ -197,7 +252,7 @@ def settled(relation: Relation, *, extra: Iterable[Expression] = ()) -> tuple[Re
 
     Also says where each of ``extra`` stands.
     """
-    row: list[Expression] = [output.expression for output in relation.outputs]
+    uniques, row = relation.uniques, [output.expression for output in relation.outputs]
     names = [output.name for output in relation.outputs]
 
     def place(expression: Expression, name: str) -> int:
@@ -212,11 +267,17 @@ def settled(relation: Relation, *, extra: Iterable[Expression] = ()) -> tuple[Re
         substituted(e, lambda f: Field(place(f, plan.columns[f.position].name), f.type))
         for e in relation.late.conditions
     )
+    linked = tuple(
+        substituted(e, lambda f: Field(place(f, plan.columns[f.position].name), f.type)) for e in relation.linked
+    )
     places = [place(e, plan.columns[e.position].name if isinstance(e, Field) else "sort_key") for e in extra]
     result = projected(plan, row, names)
     outputs = tuple(Output(o.name, Field(i, o.expression.type)) for i, o in enumerate(relation.outputs))
     late = replace(relation.late, conditions=conditions)
-    return replace(relation, plan=result, outputs=outputs, carried=carried, key=(), late=late), places
+    relation = replace(relation, plan=result, outputs=outputs, carried=carried, key=(), late=late)
+    fields = [{plan.field(column) for column in unique} for unique in uniques]
+    kept = tuple(frozenset(map(row.index, unique)) for unique in fields if unique.issubset(row))
+    return replace(relation, linked=linked, uniques=kept), places
 
 
 def plain(relation: Relation) -> Relation:
@@ -256,7 +317,8 @@ def limited(relation: Relation, limit: int, offset: int) -> Relation:
     group = tuple(dict.fromkeys(c.column for c in closed.carried))
     plan = top(closed.plan, TopK(group, order, limit, offset))
     sorting = tuple(Sorting(plan.field(term.column), term.descending) for term in order)
-    return replace(closed, plan=plan, order=sorting, limit=None, offset=0)
+    uniques = (frozenset(group),) if limit == 1 else ()
+    return replace(closed, plan=plan, order=sorting, limit=None, offset=0, uniques=uniques)
 
 
 def deduplicated(relation: Relation) -> Relation:
@@ -271,12 +333,15 @@ def deduplicated(relation: Relation) -> Relation:
         Output(o.name, plan.field(group.index(place))) for o, place in zip(relation.outputs, places, strict=True)
     )
     carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
-    return replace(relation, plan=plan, outputs=outputs, carried=carried, key=())
+    uniques = (frozenset(range(len(group))),)
+    return replace(relation, plan=plan, outputs=outputs, carried=carried, key=(), uniques=uniques)
 
 
 def refuse_late(relation: Relation) -> None:
     """:raises Unsupported: rows of this query come to be only when it is read, so that no other query can read them."""
     parts = relation.late
+    if parts.single:
+        raise several_rows("a subquery, a UNION's branch or a view that another query reads")
     computed = [output.name for output in relation.outputs if has_parameter(output.expression)]
     if not (parts.groups or parts.distinct or computed):
         return
@@ -287,6 +352,14 @@ def refuse_late(relation: Relation) -> None:
     raise Unsupported(
         f"{what}, in a subquery, a UNION's branch or a view that another query reads",
         hint="they are worked out when the answer is read: only the outermost query can have them",
+    )
+
+
+def several_rows(construct: str) -> Unsupported:
+    return Unsupported(
+        f"a subquery as a value that may have several rows, in {construct}",
+        hint="that is an error of the answer, which only the outermost query has: make it an aggregate without GROUP "
+        "BY, have it compare a unique key, or end it with LIMIT 1",
     )
 
 

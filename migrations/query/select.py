@@ -9,6 +9,7 @@ from functools import partial
 from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions import call
 from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import Column, Row
 from domains.plan.graph import AggregateCall, OrderTerm
@@ -17,16 +18,18 @@ from migrations.query.block import Plan, Replacement, SelectBlock
 from migrations.query.expressions.aggregates import aggregates_in, is_operand, summary
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.late import has_parameter
-from migrations.query.expressions.literals import shown
-from migrations.query.expressions.parameters import is_parameterised
+from migrations.query.expressions.literals import shown, truth
+from migrations.query.expressions.parameters import is_parameterised, own_nodes
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
-from migrations.query.expressions.scope import Scope
+from migrations.query.expressions.scope import Outer, Scope
 from migrations.query.expressions.terms import conditions_of, value_of
 from migrations.query.finish import summarised
-from migrations.query.grouping import group_rows
+from migrations.query.grouping import determined, group_rows
+from migrations.query.joins import Arranged, columns_of, leaves_of, links_of
 from migrations.query.plan import extended
 from migrations.query.relation import (
     SEVERAL,
+    Asked,
     Carried,
     LateCall,
     LateGroups,
@@ -40,6 +43,7 @@ from migrations.query.relation import (
     sorting_direction,
 )
 from migrations.query.source import FromClause, read_parameters
+from migrations.query.stage import SelectStage
 
 # FROM, WHERE and HAVING: the sources of a stage, and the conditions on its rows.
 
@@ -47,34 +51,81 @@ from migrations.query.source import FromClause, read_parameters
 def read_sources(block: SelectBlock) -> None:
     """FROM: sources and names."""
     clause = block.node.args.get("from_")
-    if clause is None:
-        raise Unsupported(
-            "SELECT without FROM as a part of a query", hint="write its constants into the query around it"
-        )
+    if clause is None or reads_dual(clause.this, block.node):
+        block.scope = Scope((), _outside(block))
+        return
     reader = FromClause(block.stage, block.context, block.plan)
     named = reader.read(clause.this, block.node.args.get("joins") or ())
     block.stage.source = named.source
-    block.scope = Scope(named.bounds, block.context.outer)
+    block.scope = Scope(named.bounds, _outside(block))
+
+
+def _outside(block: SelectBlock) -> Outer | None:
+    return None if block.context.outer is None else block.context.outer.resolve
 
 
 def filter_rows(block: SelectBlock) -> None:
     """WHERE."""
     where = block.node.args.get("where")
-    if where is not None:
-        _restrict(block, where.this, "WHERE", None)
+    parts = [] if where is None else list(conjuncts(where.this))
+    plain = [part for part in parts if not _has_query(part)]
+    _restrict(block, plain, "WHERE", None)
+    _correlate(block, _outer_of_groups(block))
+    # They see the rows that the other conditions leave.
+    _restrict(block, [part for part in parts if _has_query(part)], "WHERE", None)
+    _correlate(block, ())
+
+
+def _has_query(node: exp.Expr) -> bool:
+    return any(isinstance(part, exp.Query) for part in own_nodes(node))
+
+
+def _correlate(block: SelectBlock, further: Sequence[Expression]) -> None:
+    is_plain = not any(block.node.args.get(key) for key in ("group", "having", "limit", "offset", "distinct"))
+    marks = is_plain and block.context.asked is not Asked.ROWS and not _aggregates(block)
+    block.correlations.take(block.stage, further, marks=marks)
+
+
+def _aggregates(block: SelectBlock) -> bool:
+    order = block.node.args.get("order")
+    parts = [*block.node.expressions, *([] if order is None else [order])]
+    return any(True for part in parts for _ in aggregates_in(part))
+
+
+def _outer_of_groups(block: SelectBlock) -> list[Expression]:
+    """The columns of queries around that are read outside of WHERE."""
+    if block.context.outer is None or _is_only_counted(block):
+        return []
+    found = [node for part in block.node.expressions for node in own_nodes(part)]
+    clauses = [block.node.args.get(key) for key in ("group", "having", "order")]
+    later = (node for clause in clauses if clause is not None for node in own_nodes(clause))
+    found += (n for n in later if not isinstance(n, exp.Column) or n.table or block.item(n.name) is None)
+    outside: list[Expression] = []
+    for node in found:
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            own = block.scope.find(node.name, node.table) if node.table else block.scope.fields(node.name)
+            column = block.context.outer.resolve(node) if own in (None, []) else None
+            outside += [] if column is None else [column]
+    return outside
+
+
+def _is_only_counted(block: SelectBlock) -> bool:
+    """Whether it is only asked if there are rows, and each row of FROM that WHERE leaves is one."""
+    clauses = any(block.node.args.get(key) for key in ("group", "having"))
+    return block.context.asked is Asked.EXISTENCE and not clauses and not _aggregates(block)
 
 
 def filter_groups(block: SelectBlock) -> None:
     """HAVING: over groups, where there are any, and over rows where there are none."""
     having = block.node.args.get("having")
     if having is not None:
-        _restrict(block, having.this, "HAVING", lambda node: _alias(block, node))
+        _restrict(block, list(conjuncts(having.this)), "HAVING", lambda node: _alias(block, node))
 
 
-def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Replacement | None) -> None:
+def _restrict(block: SelectBlock, parts: Sequence[exp.Expr], place: str, aliases: Replacement | None) -> None:
     """Parameters and subqueries that restrict rows are taken out; the other conditions must hold."""
-    translate = partial(block.translate, place=place, aliases=aliases)
-    for part in conjuncts(condition):
+    translate = partial(block.translate if place == "WHERE" else block.own, place=place, aliases=aliases)
+    for part in parts:
         if block.merged is not None:
             block.stage.late.append(translate(part))
         elif is_parameterised(part):
@@ -82,7 +133,10 @@ def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Repl
                 raise Unsupported("a parameter on the result of an aggregate that has a parameter below it")
             block.stage.conditions += read_parameters(part, translate, block.stage, is_condition=True)
         elif not block.subqueries().restrict(part, translate):
-            block.stage.conditions += conditions_of(translate(part))
+            before = len(block.doubts)
+            found = translate(part)
+            doubts = block.doubts[before:]
+            block.stage.conditions += [call("or", found, *doubts)] if doubts else conditions_of(found)
 
 
 def _alias(block: SelectBlock, node: exp.Expr) -> Expression | None:
@@ -102,15 +156,18 @@ def list_outputs(block: SelectBlock) -> None:
         raise SqlError("the SELECT list is empty")
     taken: set[str] = set()
     written: list[exp.Expr] = []
+    translate = block.translate if _is_only_counted(block) else block.own
     for item in block.node.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             bounds = block.scope.star(item.table if isinstance(item, exp.Column) else "")
             found = [(bound.name, block.column(bound.field, bound.name)) for bound in bounds]
             written += [exp.column(bound.name, table=bound.table or None, quoted=True) for bound in bounds]
         else:
-            found = [(output_name(item), block.translate(item, "the SELECT list"))]
+            found = [(output_name(item), translate(item, "the SELECT list"))]
             written.append(item)
         block.outputs += [Output(unique_name(name, taken), expression) for name, expression in found]
+    if _is_only_counted(block):
+        block.outputs = [Output("one", truth(True))]
     if written != block.node.expressions:
         block.context.edits.append(lambda: block.node.set("expressions", written))
 
@@ -118,8 +175,8 @@ def list_outputs(block: SelectBlock) -> None:
 def sort_rows(block: SelectBlock) -> None:
     """ORDER BY: positions, aliases, then anything that the SELECT list could hold."""
     clause = block.node.args.get("order")
-    for term in clause.expressions if clause is not None else ():
-        expression = _sort_expression(block, term.this)
+    for term in clause.expressions if clause is not None and not _is_only_counted(block) else ():
+        expression = block.correlations.put(_sort_expression(block, term.this), block.stage)
         if not isinstance(expression, Constant):
             block.order.append(sorting(expression, sorting_direction(term)))
 
@@ -184,8 +241,17 @@ def _finished(block: SelectBlock) -> Relation:
     if block.merged is not None:
         return _merged(block, block.merged)
     stage = block.stage
+    if stage.source is None:
+        raise Unsupported(
+            "SELECT without FROM as a part of a query", hint="write its constants into the query around it"
+        )
     arranged = stage.arrange(block.context.statistics)
     nothing = stage.empty_row()
+    if nothing is not None and any(block.correlations.reads(output.expression) for output in block.outputs):
+        raise Unsupported(
+            "a column of the query around beside an aggregate without GROUP BY",
+            hint="compute with the subquery's value outside of it",
+        )
     if nothing is not None and any(has_parameter(output.expression) for output in block.outputs):
         raise Unsupported("a parameter beside the result of an aggregate that has a parameter below it")
     empty = None if nothing is None else tuple(value_of(output.expression, nothing) for output in block.outputs)
@@ -198,9 +264,31 @@ def _finished(block: SelectBlock) -> Relation:
         carried=tuple(Carried(place, c.slot) for place, c in zip(places, stage.carried, strict=True)),
         empty=empty,
         order=tuple(Sorting(arranged.put(term.expression), term.descending) for term in block.order),
-        late=LateParts(tuple(map(arranged.put, stage.late)), slots=tuple(stage.slots)),
+        late=LateParts(
+            tuple(map(arranged.put, stage.late)),
+            slots=tuple(stage.slots),
+            single=tuple(map(arranged.put, stage.single)),
+        ),
+        linked=tuple(map(arranged.put, stage.linked)),
+        uniques=_uniques(stage, arranged),
     )
-    return _distinct(relation) if block.node.args.get("distinct") is not None else relation
+    is_distinct = block.node.args.get("distinct") is not None and not _is_only_counted(block)
+    return _distinct(relation) if is_distinct else relation
+
+
+def _uniques(stage: SelectStage, arranged: Arranged) -> tuple[frozenset[int], ...]:
+    """Sets of columns with the values of which there is one row at most: what is carried, or a key of one source."""
+    assert stage.source is not None
+    carried = frozenset(c.expression.position for c in stage.carried if isinstance(c.expression, Field))
+    rows, links = list(map(columns_of, leaves_of(stage.source))), links_of(stage.source)
+
+    def is_unique(key: frozenset[int]) -> bool:
+        """Whether it decides a key of each source: a bag has rows that no column tells apart."""
+        known = determined(stage, key, stage.uniques, links)
+        return all(any(row == own and inner <= known for inner, own in stage.uniques) for row in rows)
+
+    keys = dict.fromkeys([carried, *(key for key, own in stage.uniques if own in rows)])
+    return tuple(frozenset(map(arranged.place, key)) for key in keys if is_unique(key))
 
 
 def _merged(block: SelectBlock, groups: LateGroups) -> Relation:
@@ -238,7 +326,8 @@ def _is_late_distinct(relation: Relation) -> bool:
     """Whether answers are made distinct when they are read: more of a row decides than what is shown of it."""
     visible = [output.expression for output in relation.outputs]
     several = (relation.plan.field(c.column) for c in relation.carried if c.slot.kind in SEVERAL)
-    return bool(relation.late.conditions) or any(map(has_parameter, visible)) or any(f not in visible for f in several)
+    late = bool(relation.late.conditions or relation.late.single)
+    return late or any(map(has_parameter, visible)) or any(f not in visible for f in several)
 
 
 def _over_outputs(expression: Expression, before: Relation, after: Relation) -> Expression:
@@ -278,9 +367,12 @@ def reads_nothing(relation: exp.Expr) -> bool:
     if not isinstance(relation, exp.Select):
         return False
     clause = relation.args.get("from_")
-    return clause is None or (
-        isinstance(clause.this, exp.Table) and clause.this.name.lower() == "dual" and not relation.args.get("joins")
-    )
+    alone = clause is None or reads_dual(clause.this, relation)
+    return alone and not any(relation is not node for node in relation.find_all(exp.Select))
+
+
+def reads_dual(first: exp.Expr, select: exp.Select) -> bool:
+    return isinstance(first, exp.Table) and first.name.lower() == "dual" and not select.args.get("joins")
 
 
 def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> ConstantRows:

@@ -47,7 +47,12 @@ from migrations.query.relation import (
 def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
     """A chain of set operations, from the left; sqlglot has put an INTERSECT, which binds first, into parentheses."""
     first, steps = _chain(node)
+<<<<<<< HEAD
     branches = [bounded(plan(branch, context)) for branch in (first, *(step.expression for step in steps))]
+=======
+    context = context.inside(context.outer)
+    branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
+>>>>>>> daf8742 (Unnest correlated subqueries, since applications and TPC-H ask by them)
     for branch in branches:
         refuse_late_conditions(branch, "a UNION", "ask it as a SELECT without a view, or declare a view of each branch")
     for branch in branches[1:]:
@@ -170,7 +175,7 @@ def _place(index: int, branches: Sequence[Relation], keys: Sequence[Sequence[Exp
 
 
 def _by_place(carried: Sequence[Carried]) -> list[Carried]:
-    return sorted(carried, key=lambda c: c.slot.marks[0])
+    return sorted(carried, key=lambda c: (c.slot.outer is not None, c.slot.marks[:1], repr(c.slot.outer)))
 
 
 def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
@@ -180,8 +185,13 @@ def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
     """
     first = branches[0]
     for other in branches[1:]:
-        ours = [(c.slot.name.lower(), c.slot.kind) for c in first]
-        theirs = [(c.slot.name.lower(), c.slot.kind) for c in other]
+        ours = [(c.slot.name.lower(), c.slot.kind, c.slot.outer) for c in first]
+        theirs = [(c.slot.name.lower(), c.slot.kind, c.slot.outer) for c in other]
+        if ours != theirs and any(c.slot.outer is not None for c in (*first, *other)):
+            raise Unsupported(
+                "a UNION in a correlated subquery whose branches compare other columns of the query around",
+                hint="write one EXISTS, or one subquery, for each branch",
+            )
         if ours != theirs:
             raise Unsupported(
                 "a UNION whose branches have different parameters",

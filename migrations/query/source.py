@@ -140,7 +140,8 @@ class FromClause:
         if shared:
             conditions: list[Expression] = [call("eq", _field(left, n), _field(right, n)) for n in shared]
         else:
-            conditions = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
+            outer = None if self._context.outer is None else self._context.outer.resolve
+            conditions = self._on(join, Scope((*left.bounds, *right.bounds), outer), bool(side))
         if side == "LEFT":
             return NamedSource(Left(left.source, right.source, tuple(conditions)), bounds)
         if side == "RIGHT":

@@ -13,7 +13,7 @@ from domains.errors import Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
-from domains.language.types import SqlType, Value
+from domains.language.types import BOOL, SqlType, Value
 from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.late import parameter_call
@@ -23,6 +23,7 @@ from migrations.query.joins import (
     Inner,
     Leaf,
     Left,
+    Mark,
     Source,
     arrange,
     columns_of,
@@ -54,8 +55,14 @@ class SelectStage:
     carried: list[Wide] = field(default_factory=list)
     keys: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
     """Of each base table with a primary key: the key's columns, and all of its columns."""
+    uniques: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
+    """Columns that determine a row of their source, and all of its columns."""
+    linked: list[Expression] = field(default_factory=list)
+    """Conditions that the query around takes into its mark join."""
     late: list[Expression] = field(default_factory=list)
     """Conditions that are applied when the answer is read."""
+    single: list[Expression] = field(default_factory=list)
+    """Counts of the rows of subqueries that are values: more than one is an error when the answer is read."""
     slots: list[Slot] = field(default_factory=list)
     """The parameters that are in expressions."""
     missing: frozenset[int] = frozenset()
@@ -76,6 +83,8 @@ class SelectStage:
         if relation.key:
             key = frozenset(leaf.offset + i for i in relation.key)
             self.keys.append((key, columns_of(leaf)))
+        uniques = (frozenset(leaf.offset + i for i in unique) for unique in relation.uniques)
+        self.uniques += [(unique, columns_of(leaf)) for unique in uniques]
         if relation.empty is not None:
             values = zip(relation.outputs, relation.empty, strict=True)
             self.empties.append((leaf, {_position(o.expression) + leaf.offset: value for o, value in values}))
@@ -91,11 +100,19 @@ class SelectStage:
         assert self.source is not None
         self.source = Left(self.source, source, tuple(conditions))
 
+    def mark(self, leaf: Leaf, conditions: Sequence[Expression]) -> Field:
+        """Mark join: every row stays once. Answers the column that says whether it has a match in the source."""
+        assert self.source is not None
+        at = self.width
+        self.width += 1
+        self.source = Mark(self.source, leaf, tuple(conditions), at)
+        return Field(at, BOOL)
+
     def merge_parameters(self) -> None:
         """One value that is compared with two columns is one parameter, and the columns are equal."""
         kept: list[Wide] = []
         for one in self.carried:
-            same = next((other for other in kept if is_same_value(one.slot, other.slot)), None)
+            same = next((other for other in kept if _is_same(one, other)), None)
             if same is None:
                 kept.append(one)
             elif not _makes_equal(one, same):
@@ -189,6 +206,12 @@ def _position(expression: Expression) -> int:
 def is_same_value(one: Slot, other: Slot) -> bool:
     """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both."""
     return (one.named and other.named and one.name == other.name) or bool(set(one.marks) & set(other.marks))
+
+
+def _is_same(one: Wide, other: Wide) -> bool:
+    if one.slot.outer is None:
+        return is_same_value(one.slot, other.slot)
+    return one.slot.outer == other.slot.outer and are_alike(one.expression.type, other.expression.type)
 
 
 def check_alike(name: str, one: SqlType, other: SqlType) -> None:

@@ -108,7 +108,7 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
 
 
 def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
-    relation = plan_query(node.this, context)
+    relation = plan_query(node.this, context.inside(context.outer))
     modified = [key for key in ("order", "limit", "offset") if node.args.get(key) is not None]
     return sorted_and_limited(bounded(relation), node) if modified else relation
 
@@ -124,7 +124,7 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
         names.add(name.lower())
         if not isinstance(cte.this, exp.Query):
             raise Unsupported(f'WITH "{name}" that is not a SELECT')
-        relation = plan_query(cte.this, context)
+        relation = plan_query(cte.this, context.inside(context.outer))
         context = context.with_cte(name, named_columns(relation, [c.name for c in cte.args["alias"].columns], name))
     return context
 
@@ -297,7 +297,8 @@ def is_late(relation: Relation) -> bool:
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
     ranged = {c.column for c in relation.carried if c.slot.kind in (*LOWER, *UPPER)}
     computed = any(map(has_parameter, shown))
-    return bool(late.conditions) or late.groups is not None or late.distinct or computed or len(ranged) > 1
+    later = bool(late.conditions or late.single) or late.groups is not None or late.distinct
+    return later or computed or len(ranged) > 1
 
 
 def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
@@ -329,7 +330,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
         order = tuple(Sorting(stored(term.expression), term.descending) for term in order)
     else:
         groups = replace(groups, group=tuple(map(stored, groups.group)), calls=tuple(map(result, groups.calls)))
-    conditions = [stored(each) for each in late.conditions]
+    conditions, single = [stored(each) for each in late.conditions], tuple(map(stored, late.single))
     placed = [(stored(plan.field(c.column)), c.slot) for c in relation.carried]
     slots, further = _keys_and_conditions(placed, late.slots)
     conditions += further
@@ -348,7 +349,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     finish = Finish(
         stored=_named_apart(narrow.columns),
         columns=relation.columns,
-        late=replace(late, conditions=tuple(conditions), groups=groups, slots=()),
+        late=replace(late, conditions=tuple(conditions), groups=groups, slots=(), single=single),
         outputs=outputs,
         order=order,
         places=tuple((mark, at) for at, p in enumerate(slots) for mark in _keys_of(p.slot)),

@@ -33,6 +33,7 @@ from migrations.spark_sql.source import (
     Term,
     WriterContext,
     WrittenQuery,
+    refused,
     take_parameters,
 )
 from migrations.spark_sql.values import compared_with, decimal, quoted
@@ -172,7 +173,7 @@ class BlockWriter:
             raise Unsupported("SELECT without FROM in a view, which the judge does not know")
         reader = FromClauseWriter(self.names, self.context, self.compile)
         source = reader.read(clause.this, self.node.args.get("joins") or ())
-        self.scope = Scope(source.bounds)
+        self.scope = Scope(source.bounds, self.context.outer)
         self.carried, self.conditions = reader.carried, reader.conditions
         self._restrict(self.node.args.get("where"), "WHERE")
         text = source.text
@@ -202,7 +203,13 @@ class BlockWriter:
             answer = self._uncorrelated(node)
             here = self.context.aliases()
             return self.names.add(f"(SELECT {here}.c0 FROM ({answer.text}) AS {here})", answer.columns[0].type)
+        self._refuse_rows(node)
         return None
+
+    def _refuse_rows(self, node: exp.Expr) -> None:
+        kinds = {type(node.this), type(node.args.get("expression"))}
+        if isinstance(node, exp.Binary) and exp.Tuple in kinds and kinds & {exp.Subquery, exp.Select}:
+            raise Unsupported("a row compared with a subquery, which the judge does not know")
 
     def _membership(self, node: exp.In, place: str) -> Field:
         """``x IN (S)``. As a value Spark knows TRUE and FALSE only, so there the third is written out."""
@@ -231,7 +238,7 @@ class BlockWriter:
         return self.names.add(text, BOOL, condition=True)
 
     def _uncorrelated(self, node: exp.Expr) -> WrittenQuery:
-        answer = self.compile(node, self.context)
+        answer = self.compile(node, replace(self.context, outer=refused(self.scope)))
         if answer.slots:
             raise Unsupported("a parameter inside of a subquery of an expression, which the judge does not know")
         return answer

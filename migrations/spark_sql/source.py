@@ -19,7 +19,7 @@ from migrations.catalog import Catalog
 from migrations.parse.reading import exp, position
 from migrations.query.expressions.parameters import is_parameterised, read_comparisons
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
-from migrations.query.expressions.scope import Bound, Scope
+from migrations.query.expressions.scope import Bound, Outer, Scope
 from migrations.query.relation import Slot
 from migrations.spark_sql.expressions import Names
 
@@ -61,6 +61,8 @@ class WriterContext:
     tables: dict[str, str]
     ctes: dict[str, WrittenQuery]
     aliases: Callable[[], str]
+    outer: Outer | None = None
+    """The queries around a subquery, of which it may read nothing."""
     nothing: bool = False
     """Write the query as it is where no parameter finds anything: each condition with a ``?`` is FALSE."""
 
@@ -73,7 +75,21 @@ class WriterContext:
 
 def fresh_context(catalog: Catalog, tables: dict[str, str], *, nothing: bool = False) -> WriterContext:
     numbers = count()
-    return WriterContext(catalog, tables, {}, lambda: f"t{next(numbers)}", nothing)
+    return WriterContext(catalog, tables, {}, lambda: f"t{next(numbers)}", nothing=nothing)
+
+
+def refused(scope: Scope) -> Outer:
+    """The queries around a subquery: Spark has only some of the correlated ones."""
+
+    def outer(column: exp.Column) -> Expression | None:
+        found = scope.find(column.name, column.table)
+        if found is None and scope.outer is not None:
+            scope.outer(column)
+        if found is not None:
+            raise Unsupported("a correlated subquery, which the judge does not know")
+        return None
+
+    return outer
 
 
 Compile = Callable[[exp.Expr, WriterContext], WrittenQuery]
@@ -161,7 +177,7 @@ class FromClauseWriter:
         if shared:
             on: list[Expression] = [call("eq", _field(left, name), _field(right, name)) for name in shared]
         else:
-            on = self._on(join, Scope((*left.bounds, *right.bounds)), bool(side))
+            on = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
         word = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "": "INNER JOIN"}.get(side)
         if word is None:
             raise Unsupported(f"{side} JOIN, which the judge does not know")

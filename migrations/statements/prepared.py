@@ -147,7 +147,7 @@ def _conditions(
         sides = part.this, part.args["expression"]
         for left, (mark, column) in enumerate((sides[::-1], sides)):
             if id(mark) in numbers and isinstance(column, exp.Column):
-                found.append((scope.resolve(column), numbers[id(mark)], bool(left)))
+                found.append((scope.own(column), numbers[id(mark)], bool(left)))
                 break
         else:
             return None

@@ -173,7 +173,9 @@ class Flow:
         at: int | None = None,
     ) -> NodeIndex:
         operator = Join(kind, tuple(a for a, _ in on), tuple(b for _, b in on), residual)
-        return self._add(operator, (left, right), self._columns(left) + self._columns(right), at)
+        marked = (Column("matched", BOOL),)
+        added = marked if kind is JoinKind.MARK else self._columns(right)
+        return self._add(operator, (left, right), self._columns(left) + added, at)
 
     def left_join(self, left: NodeIndex, right: NodeIndex, *on: tuple[int, int], at: int | None = None) -> NodeIndex:
         return self.join(left, right, *on, kind=JoinKind.LEFT, at=at)

@@ -58,6 +58,8 @@ OPERATORS: dict[str, Build] = {
     "join on two columns": lambda f, a, b: f.join(a, b, (1, 1), (0, 2)),
     "left join": lambda f, a, b: f.left_join(a, b, (1, 2)),
     "left join with a residual": lambda f, a, b: f.join(a, b, (2, 2), kind=JoinKind.LEFT, residual=SMALLER),
+    "mark join": lambda f, a, b: f.join(a, b, (1, 2), kind=JoinKind.MARK),
+    "mark join with a residual": lambda f, a, b: f.join(a, b, (2, 2), kind=JoinKind.MARK, residual=SMALLER),
     "self-join": lambda f, a, b: f.left_join(a, a, (1, 2)),
     "join of a join": lambda f, a, b: f.join(f.left_join(a, b, (1, 1)), b, (2, 0)),
     "aggregate": lambda f, a, b: f.group(a, (0,), *CALLS),

@@ -139,8 +139,11 @@ def _join(join: Join, left: Bag, right: Bag, right_width: int) -> Bag:
         for theirs, m in right.items():
             if None not in key and key == [theirs[i] for i in join.right_on] and matches(ours + theirs):
                 found = True
-                result[ours + theirs] += n * m
-        if not found and join.kind is JoinKind.LEFT:
+                if join.kind is not JoinKind.MARK:
+                    result[ours + theirs] += n * m
+        if join.kind is JoinKind.MARK:
+            result[(*ours, int(found))] += n
+        elif not found and join.kind is JoinKind.LEFT:
             result[ours + (None,) * right_width] += n
     return result
 

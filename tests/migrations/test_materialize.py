@@ -73,3 +73,31 @@ def test_a_later_view_makes_use_of_the_same_nodes() -> None:
     joined = [node for node in both.nodes.values() if {node.parents} & {tuple(base.index for base in bases[:2])}]
     assert len(bases) == 3
     assert len(joined) == 1
+
+
+CORRELATED = """
+CREATE EXT VIEW page AS SELECT s.id, (SELECT COUNT(*) FROM comments c WHERE c.story = s.id) AS comments,
+(SELECT MAX(c.id) FROM comments c WHERE c.author = s.author) AS latest,
+EXISTS (SELECT 1 FROM votes v WHERE v.comment = s.id) AS liked FROM stories s WHERE s.id = ?;
+"""
+
+
+def test_correlation_by_equality_leaves_no_full_node_and_no_distinct_of_the_outer_rows() -> None:
+    nodes = {node.index: node for node in planned(CORRELATED)}
+    assert not [node for node in nodes.values() if node.materialization is Materialization.FULL]
+    grouped = [node for node in nodes.values() if isinstance(node.operator, Aggregate)]
+    tables = [operator.table for node in grouped if isinstance(operator := nodes[node.parents[0]].operator, Base)]
+    assert sorted(tables) == ["comments", "comments", "votes"]
+    assert all(node.materialization is Materialization.PARTIAL for node in grouped)
+
+
+MARKED = """
+CREATE EXT VIEW answered AS SELECT s.id FROM stories s WHERE s.id = ?
+AND NOT EXISTS (SELECT 1 FROM comments c WHERE c.story = s.id AND c.author <> s.author);
+"""
+
+
+def test_a_mark_join_of_base_tables_keeps_nothing() -> None:
+    nodes = planned(MARKED)
+    assert not [node for node in nodes if node.materialization is Materialization.FULL]
+    assert sum(node.materialization is Materialization.PARTIAL for node in nodes) == 1, "the reader"

@@ -56,8 +56,14 @@ UNSUPPORTED = {
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
     "SELECT id, RANK() OVER (ORDER BY score) FROM stories": "window functions",
     "SELECT COUNT(*) OVER () FROM stories": "window functions",
-    "SELECT id FROM stories s WHERE EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id)": "correlated subquery",
-    "SELECT (SELECT COUNT(*) FROM votes WHERE story_id = id) FROM stories": "correlated subquery",
+    "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id AND v.user = ?)": (
+        'the parameter "user" below NOT EXISTS'
+    ),
+    "SELECT (SELECT COUNT(*) + s.id FROM votes WHERE story_id = s.id) FROM stories s": "beside an aggregate",
+    "SELECT id FROM users s WHERE boss IN (SELECT user FROM votes WHERE story_id = s.id UNION SELECT 1 FROM tags)": (
+        "whose branches compare other columns"
+    ),
+    "SELECT id FROM stories WHERE title > ANY (SELECT boss FROM users)": "a comparison of TEXT with ANY of BIGINT",
     "SELECT s.id FROM stories s FULL JOIN users u ON u.id = s.author": "FULL JOIN",
     "SELECT author FROM stories WHERE title LIKE ? GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories GROUP BY author, author WITH ROLLUP": "ROLLUP by the same expression twice",
@@ -69,7 +75,8 @@ UNSUPPORTED = {
     "SELECT STR_TO_DATE(title, '%X %V %W') FROM stories": 'by "%V"',
     "SELECT s.id FROM stories s, LATERAL (SELECT 1) x": "LATERAL",
     "SELECT id FROM other.stories": "database names",
-    "SELECT id FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
+    "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
+    "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x": "several rows",
     "SELECT NOW() FROM stories": "NOW()",
     "SELECT id FROM stories WHERE CURRENT_DATE > '2026-01-01'": "CURDATE()",
     "SELECT RAND() FROM stories": "RAND()",

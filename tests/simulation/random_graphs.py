@@ -101,14 +101,15 @@ class RandomGraph:
         rng = self.rng
         other = one if rng.random() < 0.2 else rng.choice(list(self.factors))
         width, factors = self.width(one) + self.width(other), self.factors[one] + self.factors[other]
+        kind = rng.choice([JoinKind.INNER, JoinKind.LEFT, JoinKind.MARK])
         if width > WIDEST or factors > MOST_FACTORS:
             return None
         pairs = rng.choice([1, 1, 1, 2])  # No column twice, on either side: the planner sees to that.
         lefts, rights = (
             rng.sample(range(self.width(side)), min(pairs, self.width(one), self.width(other))) for side in (one, other)
         )
-        kind = rng.choice([JoinKind.INNER, JoinKind.LEFT])
-        residual = self._predicate(width) if kind is JoinKind.LEFT and rng.random() < 0.2 else None
+        often = {JoinKind.INNER: 0.0, JoinKind.LEFT: 0.2, JoinKind.MARK: 0.6}
+        residual = self._predicate(width) if rng.random() < often[kind] else None
         at = self.place()
         return (
             self.flow.join(one, other, *zip(lefts, rights, strict=True), kind=kind, residual=residual, at=at),

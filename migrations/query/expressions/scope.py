@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from domains.errors import SqlError, UnknownName, Unsupported
-from domains.language.expressions import Field
+from domains.errors import SqlError, UnknownName
+from domains.language.expressions import Expression, Field
 from domains.language.types import TableSchema
 from migrations.catalog import unknown
 from migrations.parse.reading import exp, place
@@ -24,14 +24,16 @@ class Bound:
     """The other half of a USING or NATURAL column: found by its qualified name only, and not in ``*``."""
 
 
+Outer = Callable[[exp.Column], Expression | None]
+
+
 class Scope:
     """The columns of one FROM clause (or one table), found by name in any case.
 
-    ``outer`` is the scope around a subquery. It is never resolved from: it only tells a correlated subquery from a
-    mistyped name.
+    ``outer`` says what a column is in the queries around a subquery; None: it is no column there either.
     """
 
-    def __init__(self, bounds: Iterable[Bound], outer: Scope | None = None) -> None:
+    def __init__(self, bounds: Iterable[Bound], outer: Outer | None = None) -> None:
         self.bounds = tuple(bounds)
         self.outer = outer
         self._by_name: dict[str, list[Bound]] = {}
@@ -45,22 +47,25 @@ class Scope:
         columns = schema.columns
         return Scope(Bound(table, columns[i].name, Field(i, columns[i].type)) for i in schema.live())
 
-    def resolve(self, column: exp.Column) -> Field:
-        """The field that a column reference means.
+    def resolve(self, column: exp.Column) -> Expression:
+        """The field that a column reference means, or what it is in the queries around.
 
         :raises UnknownName: with the nearest name.
         :raises SqlError: the name is ambiguous.
-        :raises Unsupported: it belongs to the query around this one.
         """
         found = self.find(column.name, column.table)
-        if found is not None:
-            return found
-        if self.outer is not None and self.outer._reaches(column.name, column.table):
-            raise Unsupported(
-                f'correlated subquery: "{_written(column)}" belongs to the query around it',
-                hint="join the subquery's tables into the query and group by the outer key",
-            )
-        raise self._unknown(column)
+        outside = self.outer(column) if found is None and self.outer is not None else None
+        return outside or found or self.own(column)
+
+    def own(self, column: exp.Column) -> Field:
+        """The field that a column reference means here.
+
+        :raises UnknownName, SqlError: as ``resolve``.
+        """
+        found = self.find(column.name, column.table)
+        if found is None:
+            raise self._unknown(column)
+        return found
 
     def find(self, name: str, table: str = "") -> Field | None:
         """The field of that name, or None.
@@ -100,9 +105,6 @@ class Scope:
     def _candidates(self, name: str, table: str) -> list[Bound]:
         named = self._by_name.get(name.lower(), [])
         return [bound for bound in named if bound.table.lower() == table.lower()] if table else list(named)
-
-    def _reaches(self, name: str, table: str) -> bool:
-        return bool(self._candidates(name, table)) or (self.outer is not None and self.outer._reaches(name, table))
 
     def _unknown(self, column: exp.Column) -> UnknownName:
         line, at = place(column)

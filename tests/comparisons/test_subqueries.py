@@ -1,0 +1,111 @@
+"""Subqueries as applications write them: ``subqueries.txt`` has the answers, and MariaDB is asked for the same where it
+is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncmy
+import pytest
+
+from controller.embedded.local import LocalDeployment
+from loadgen.bench import servers
+
+EXPECTED = Path(__file__).parent / "subqueries.txt"
+MISSING = servers.missing("mariadb")
+TABLES = (
+    "CREATE TABLE s (id INT PRIMARY KEY, author INT, title VARCHAR(20), score INT, k INT)",
+    "CREATE TABLE v (id INT PRIMARY KEY, story INT, user INT, vote INT)",
+    "CREATE TABLE u (id INT PRIMARY KEY, name VARCHAR(20), boss INT, karma INT)",
+    "CREATE TABLE c (id INT PRIMARY KEY, story INT NOT NULL, parent INT, score INT, body VARCHAR(20))",
+    "CREATE TABLE b (story INT, user INT)",
+)
+BEFORE = (
+    "INSERT INTO s VALUES (1, 1, 'a', 3, 2), (2, 1, 'b', 5, NULL), (3, 2, 'a', NULL, 1), (4, NULL, 'b', 2, 4)",
+    "INSERT INTO v VALUES (1, 1, 1, 1), (2, 1, 2, 3), (3, 2, 1, NULL), (4, 3, NULL, 2), (11, 6, 3, 4)",
+    "INSERT INTO u VALUES (1, 'ann', 2, 3), (2, 'bob', NULL, 1), (3, 'cat', 1, NULL)",
+    "INSERT INTO b VALUES (1, 1), (1, 1), (2, 1), (2, 2), (3, NULL), (3, NULL)",
+    "INSERT INTO c VALUES (1, 1, NULL, 3, 'a'), (2, 1, 1, 1, 'b'), (3, 2, NULL, 5, 'a')",
+)
+AFTER = (
+    "INSERT INTO s VALUES (5, 3, 'c', 0, 3), (6, 2, 'c', 4, 8), (7, 4, 'a', 5, 7), (8, NULL, 'b', NULL, NULL)",
+    "INSERT INTO v VALUES (5, 2, 2, 5), (6, 4, 1, 2), (7, 3, 2, 0), (8, NULL, 3, 1), (9, 5, 3, 0), (10, 7, 4, 5)",
+    "DELETE FROM v WHERE id IN (1, 11)",
+    "UPDATE s SET author = 2, score = 4 WHERE id = 1",
+    "INSERT INTO u VALUES (4, 'dan', 3, 4)",
+    "DELETE FROM u WHERE id = 2",
+    "INSERT INTO c VALUES (4, 2, 3, NULL, 'b'), (5, 6, 4, 4, 'c'), (6, 7, NULL, 2, 'a')",
+    "UPDATE c SET story = 3 WHERE id = 1",
+    "INSERT INTO b VALUES (4, 3), (4, 3), (NULL, 1), (6, 2)",
+    "DELETE FROM b WHERE story = 2 AND user = 1",
+)
+
+
+def recorded() -> dict[str, Any]:
+    lines = EXPECTED.read_text("utf-8").splitlines()
+    return {text: json.loads(answer) for text, answer in (line.rsplit(" : ", 1) for line in lines)}
+
+
+def bag(rows: Iterable[Iterable[Any]]) -> list[list[Any]]:
+    """Rows in an order of their own; numbers as such, whatever their type."""
+    return sorted(([_plain(value) for value in row] for row in rows), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return round(float(value), 9)
+    except ValueError:
+        return str(value)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_subqueries_answer_as_recorded(tmp_path: Path, shards: int) -> None:
+    """As views that were there before half of the writes, and without a view."""
+    deployment = await LocalDeployment.open(tmp_path, shards=shards)
+    try:
+        await deployment.execute("; ".join((*TABLES, *BEFORE)))
+        for at, query in enumerate(recorded()):
+            await deployment.execute(f"CREATE EXT VIEW v{at} AS {query}")
+        for statement in AFTER:
+            await deployment.execute(statement)
+        for at, (query, answer) in enumerate(recorded().items()):
+            (held,), _ = await deployment.execute(f"SELECT * FROM v{at}")
+            assert bag(held.rows) == answer, query
+            await deployment.execute(f"DROP VIEW v{at}")
+            (evaluated,), _ = await deployment.execute(query)
+            assert bag(evaluated.rows) == answer, query
+    finally:
+        await deployment.close()
+
+
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
+        yield int(url.rstrip("/").rsplit(":", 1)[1])
+
+
+async def answered(port: int, queries: Iterable[str]) -> dict[str, Any]:
+    """MariaDB's answers after all the writes."""
+    connection = await asyncmy.connect(host="127.0.0.1", port=port, user="root", password="", autocommit=True)
+    cursor = connection.cursor()
+    await cursor.execute("CREATE DATABASE subqueries COLLATE utf8mb4_bin")
+    await cursor.execute("USE subqueries")
+    for statement in (*TABLES, *BEFORE, *AFTER):
+        await cursor.execute(statement)
+    found = {}
+    for query in queries:
+        await cursor.execute(query)
+        found[query] = bag(await cursor.fetchall())
+    connection.close()
+    return found
+
+
+@pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+def test_mariadb_answers_the_same(mariadb: int) -> None:
+    assert asyncio.run(answered(mariadb, recorded())) == recorded()
