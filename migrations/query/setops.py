@@ -47,12 +47,8 @@ from migrations.query.relation import (
 def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
     """A chain of set operations, from the left; sqlglot has put an INTERSECT, which binds first, into parentheses."""
     first, steps = _chain(node)
-<<<<<<< HEAD
-    branches = [bounded(plan(branch, context)) for branch in (first, *(step.expression for step in steps))]
-=======
     context = context.inside(context.outer)
-    branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
->>>>>>> daf8742 (Unnest correlated subqueries, since applications and TPC-H ask by them)
+    branches = [bounded(plan(branch, context)) for branch in (first, *(step.expression for step in steps))]
     for branch in branches:
         refuse_late_conditions(branch, "a UNION", "ask it as a SELECT without a view, or declare a view of each branch")
     for branch in branches[1:]:
