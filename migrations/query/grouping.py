@@ -313,7 +313,7 @@ def _enter_second_stage(
     if first.empty_row() is not None:
         raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
     second = stage_of(grouped)
-    second.uniques.append((frozenset(range(len(group))), frozenset(range(grouped.width))))
+    second.uniques.append((frozenset(range(len(groups))), frozenset(range(grouped.width))))
     second.carried = [Wide(Field(groups.index(c.expression), c.expression.type), c.slot) for c in first.carried]
     if scalar and groups:
         nothing = {len(groups) + i: s.of_nothing for i, s in enumerate(distinct)}
