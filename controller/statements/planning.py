@@ -211,6 +211,8 @@ class SelectPlans:
             made = known[1]
         else:
             ad_hoc = parameterise(statement.query, state.catalog, statement.params)
+            if statement.of_now:
+                ad_hoc = replace(ad_hoc, reusable=False)
             try:
                 made = self._planned(ad_hoc, state)
             except Unsupported:  # With its constants in the text it may be supported.
@@ -232,7 +234,8 @@ class SelectPlans:
         return await self.unless_long(sent.sql, lambda state: self._verbatim(self.statement_of(sent, state), state))
 
     def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:
-        ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=not statement.params)
+        reusable = not statement.params and not statement.of_now
+        ad_hoc = replace(verbatim(statement.query, state.catalog, statement.params), reusable=reusable)
         made = self._planned(ad_hoc, state)
         return replace(made, arguments=made.exact(statement.params) or ())
 

@@ -67,6 +67,7 @@ Keeper = Callable[[str, int], Awaitable[None]]
 
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
+OF_NOW = "its answer depends on the time when it is asked"
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
 """After which a keeper is asked again that could not."""
@@ -295,7 +296,10 @@ class Selects:
     async def _counted(self, select: PreparedSelect, sent: SentSelect) -> tuple[Shape, Variant]:
         ad_hoc = select.ad_hoc
         text = await self._shape(ad_hoc, sent)
-        return self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
+        asked = self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
+        if sent.statement is not None and sent.statement.of_now:
+            asked[1].refused = OF_NOW
+        return asked
 
     async def _shape(self, ad_hoc: AdHoc, sent: SentSelect) -> str:
         text = self._texts.get(ad_hoc.name)

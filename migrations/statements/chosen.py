@@ -27,7 +27,7 @@ from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import calls
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.statements.constants import NO_COLUMNS, placeholders
+from migrations.statements.constants import NO_COLUMNS, at_time, placeholders
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.names import column_position, written_table
 from migrations.statements.statement import ChosenWrite, SelectStatement, WriteStatement
@@ -87,7 +87,8 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
     for clause in ("with_", "where", "order", "limit"):
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
-    statement = SelectStatement(select, text_of(select))
+    timed = at_time(select, now)
+    statement = SelectStatement(timed, text_of(timed), of_now=timed is not select)
     times = stamps(schema, (position for position, _ in changes), now) if changes is not None else ()
     changed = None if changes is None else tuple(changes)
     return ChosenWrite(schema, statement, changed, bool(node.args.get("limit")), stamps=times)

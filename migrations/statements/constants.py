@@ -14,9 +14,9 @@ from domains.language.coercion import coerce
 from domains.language.expressions import Constant, Expression
 from domains.language.rewriting import fold
 from domains.language.temporal import utc_text
-from domains.language.types import BLOB, DOUBLE, TableColumn, Value, decimal_type
-from migrations.parse.reading import Parsed, exp, nodes, position
-from migrations.query.expressions import literals
+from domains.language.types import BLOB, DATETIME, DOUBLE, Kind, TableColumn, Value, decimal_type
+from migrations.parse.reading import Parsed, exp, nodes, parse_select, position, text_of
+from migrations.query.expressions import calls, literals
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 
@@ -147,3 +147,42 @@ def value_of(expression: Expression) -> Value:
 def coerced(value: Any, column: TableColumn) -> Value:
     """:raises TypeViolation: the value does not fit the column."""
     return coerce(value, column.type, column=column.name)
+
+
+# NOW() and its like in a query are values of the request, as those of ``?`` are: the time stands in the tree that is
+# planned, ``CAST('2026-01-31 08:00:00' AS DATETIME)``, so that ``made > NOW() - INTERVAL 1 DAY`` is the range of a key.
+
+
+def at_time(query: exp.Query, now: str) -> exp.Query:
+    """The query with the time of the statement in place of NOW(); itself where it does not ask for that."""
+    if not any(map(_asks_time, nodes(query))):
+        return query
+    query = query.copy()
+    for select in [node for node in nodes(query) if isinstance(node, exp.Select)]:
+        items = [_named(item) if any(map(_asks_time, nodes(item))) else item for item in select.expressions]
+        select.set("expressions", items)
+    for node in [node for node in nodes(query) if _asks_time(node)]:
+        node.replace(_time(node, now))
+    return query
+
+
+def _asks_time(node: exp.Expr) -> bool:
+    if not isinstance(node, calls.NODES):
+        return False
+    name, parts = calls.spelled(node)
+    return name in calls.CLOCK and all(isinstance(part, exp.Literal) for part in parts)
+
+
+def _named(item: exp.Expr) -> exp.Expr:
+    """An item of the SELECT list under the name that its text gives it."""
+    return item if isinstance(item, exp.Alias) else exp.alias_(item, text_of(item), quoted=True)
+
+
+def _time(node: exp.Expr, now: str) -> exp.Expr:
+    constant = calls.clock(calls.spelled(node)[0], Constant(now, DATETIME))
+    literal = f"'{constant.value!s}'"
+    written = literal if constant.type.kind is Kind.TEXT else f"CAST({literal} AS {constant.type})"
+    item: exp.Expr = parse_select(f"SELECT {written}").expressions[0]
+    for part in nodes(item):
+        part._meta = None  # It stands nowhere in the text that was sent.
+    return item

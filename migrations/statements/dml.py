@@ -141,7 +141,7 @@ def write(
         ordered = node.args.get("order") and node.args.get("limit")
         if ordered or any(_needs_row(node, found, schema, catalog) for found in context.subqueries):
             return replace(choose(node, catalog, params, now), returning=told)
-    selects = tuple(select_of(found, context.values) for found in context.subqueries)
+    selects = tuple(select_of(found, context.values, now) for found in context.subqueries)
     # With empty answers too, so that errors come before any subquery runs.
     operation = _operation(context, [()] * len(selects))
     if isinstance(operation, (Insert, Update)):

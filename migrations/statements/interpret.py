@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from migrations.query.select import constant_select, reads_nothing
 from migrations.statements import dml, show
 from migrations.statements.constants import (
     Argument,
+    at_time,
     check_params,
     constant_of,
     placeholders,
@@ -65,7 +67,7 @@ def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: 
         given = _given(node, scalars(arguments))
         return show.show(parsed, catalog, Setting(placeholder=lambda mark: given[id(mark)], now=now, place="SHOW"))
     if isinstance(node, exp.Describe):
-        return show.describe(parsed, catalog, arguments)
+        return show.describe(parsed, catalog, arguments, now)
     if isinstance(node, exp.Kill):
         return show.kill(node)
     return show.session(parsed)
@@ -99,7 +101,12 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
         query = query.this
     if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
-    return SelectStatement(query, parsed.sql, arguments)
+    timed = at_time(query, now) if _MAY_ASK_TIME.search(parsed.sql) else query
+    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query)
+
+
+_MAY_ASK_TIME = re.compile("now|curdate|curtime|current_|localtime|sysdate|utc_", re.IGNORECASE)
+"""In the text of what :func:`at_time` has something to do for: to go through a tree takes longer."""
 
 
 def _given(node: exp.Expr, values: tuple[Value, ...]) -> dict[int, Constant]:

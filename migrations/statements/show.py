@@ -16,7 +16,7 @@ from migrations.parse.reading import Parsed, exp, text_of
 from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.statements.constants import Argument, value_of
+from migrations.statements.constants import Argument, at_time, value_of
 from migrations.statements.names import known_relation
 from migrations.statements.statement import (
     Describe,
@@ -98,7 +98,7 @@ def _pattern(node: exp.Expr, setting: Setting) -> str | None:
     return pattern
 
 
-def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> Shown | Explain:
+def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now: str) -> Shown | Explain:
     """DESCRIBE table or view; EXPLAIN view; EXPLAIN [ANALYZE] SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL.
 
     Behind the name of DESCRIBE may stand that of a column, or a pattern.
@@ -110,7 +110,9 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
         raise Unsupported(f"EXPLAIN {style or 'FORMAT'}", hint="EXPLAIN view, or EXPLAIN [ANALYZE] SELECT …")
     if isinstance(target, exp.Query):
         text = parsed.sql[parsed.sql.upper().index("ANALYZE") + 7 :] if style else re.sub(r"^\s*\w+\s+", "", parsed.sql)
-        return Explain(SelectStatement(target, text.lstrip(), params), analyze=bool(style))
+        timed = at_time(target, now)
+        select = SelectStatement(timed, text.lstrip(), params, of_now=timed is not target)
+        return Explain(select, analyze=bool(style))
     if style:
         raise Unsupported("EXPLAIN ANALYZE of what is no SELECT", hint="EXPLAIN ANALYZE SELECT …")
     if not isinstance(target, exp.Table):

@@ -86,6 +86,8 @@ class SelectStatement:
     sql: str
     params: tuple[Argument, ...] = ()
     """The values of its ``?``, in the order of the text."""
+    of_now: bool = False
+    """Its text asks for the time, which stands in ``query``: what is known of it holds for no later asking."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from migrations.query.expressions import literals
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.select import reads_nothing
-from migrations.statements.constants import constant_of, placeholders
+from migrations.statements.constants import at_time, constant_of, placeholders
 from migrations.statements.statement import SelectStatement
 
 # Values written into SQL text: where a parameter's value must become a part of the query.
@@ -70,17 +70,18 @@ def subqueries(node: exp.Expr) -> Iterator[exp.Expr]:
             pending.extend(reversed(list(part.iter_expressions())))
 
 
-def select_of(node: exp.Expr, values: Mapping[int, Value]) -> SelectStatement:
-    """The SELECT of a subquery, with the values of its own ``?`` (in its text where it reads nothing)."""
+def select_of(node: exp.Expr, values: Mapping[int, Value], now: str) -> SelectStatement:
+    """The SELECT of a subquery, with the values of its own ``?`` (in its text where it reads nothing) and the time."""
     query = node.args["query"] if isinstance(node, exp.In) else node.this if isinstance(node, exp.Exists) else node
     while isinstance(query, exp.Subquery):
         query = query.this
     if not isinstance(query, exp.Query):
         raise Unsupported(f'"{text_of(node)[:60]}"')
     own = tuple(values[id(found)] for found in placeholders(query))
+    timed = at_time(query, now)
     if not reads_nothing(query):
-        return SelectStatement(query, text_of(query), own)
-    constant = query.copy()
+        return SelectStatement(timed, text_of(timed), own, of_now=timed is not query)
+    constant = timed.copy()
     for found, value in zip(placeholders(constant), own, strict=True):
         found.replace(literal_node(value))
     return SelectStatement(constant, text_of(constant))
