@@ -9,6 +9,7 @@ from domains.operators import edges, stateless
 from domains.operators.aggregate import AggregateOperator
 from domains.operators.join import JoinOperator
 from domains.operators.operator import Operator, Vertex
+from domains.operators.over import OverOperator
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopKOperator
 from domains.plan import graph
@@ -108,6 +109,8 @@ class Vertices(dict[NodeIndex, Vertex]):
                 return AggregateOperator(aggregate, parents[0].node.columns)
             case graph.TopK() as topk:
                 return TopKOperator(topk)
+            case graph.Over() as over:
+                return OverOperator(over, parents[0].node.columns)
             case graph.Ingress():
                 return edges.IngressOperator()
             case graph.Egress():

@@ -92,11 +92,11 @@ class Sum(Accumulator):
             if value is None:
                 continue
             count += weight
-            total = self._plus(total, value, weight)
+            total = self.plus(total, value, weight)
         state[0], state[1] = count, total
         return True
 
-    def _plus(self, total: Any, value: Any, weight: int) -> Any:
+    def plus(self, total: Any, value: Any, weight: int) -> Any:
         if self.kind is Kind.INTEGER:
             return total + value * weight
         if self.kind is Kind.DECIMAL:
@@ -295,7 +295,7 @@ class Multiset(Accumulator):
         total: Any = Sum(self.call, self.kind).start()[1]
         adder = Sum(self.call, self.kind)
         for value in values:
-            total = adder._plus(total, value, 1)
+            total = adder.plus(total, value, 1)
         if function is AggregateFunction.SUM_DISTINCT:
             return sum_value(self.kind, total)
         assert function is AggregateFunction.AVG_DISTINCT, f"{function} is not of distinct values"

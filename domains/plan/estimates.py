@@ -93,6 +93,10 @@ def after_cut(given: Estimated, group: Columns, limit: int) -> Estimated:
     return given.with_rows(min(given.rows, limit * (given.keys(group) if group else 1.0)))
 
 
+def after_windows(given: Estimated, calls: int) -> Estimated:
+    return Estimated(given.rows, (*given.distinct, *(max(1.0, given.rows),) * calls))
+
+
 def after_union(given: Sequence[Estimated]) -> Estimated:
     return Estimated(sum(each.rows for each in given), tuple(map(sum, zip(*(e.distinct for e in given), strict=True))))
 

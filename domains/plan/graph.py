@@ -16,6 +16,7 @@ Join(mark)            L ⊳ R: each left row once, followed by 1 where it has a 
 Aggregate(g; f…)      γ_{g; f}(X); output is the group columns followed by one column a function
 Aggregate(all; -)     DISTINCT
 TopK(g; o; k)         of each group of X, the ``limit`` first rows by ``order`` after ``offset``
+Over(g; o; f…)        each row of X, followed by window functions over the rows of its partition g by order o
 Ingress / Egress      a link from and to another domain
 Reader                the end of a view: keyed, ordered, published to the outside
 ====================  ======================================================================================
@@ -196,6 +197,78 @@ class TopK:
     offset: int = 0
 
 
+class WindowFunction(StrEnum):
+    ROW_NUMBER = "row_number"
+    RANK = "rank"
+    DENSE_RANK = "dense_rank"
+    PERCENT_RANK = "percent_rank"
+    CUME_DIST = "cume_dist"
+    NTILE = "ntile"
+    LAG = "lag"
+    LEAD = "lead"
+    FIRST_VALUE = "first_value"
+    LAST_VALUE = "last_value"
+    NTH_VALUE = "nth_value"
+    COUNT_ROWS = "count_rows"
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+class BoundKind(StrEnum):
+    """Where a frame begins or ends, in the order of the partition."""
+
+    UNBOUNDED_PRECEDING = "unbounded preceding"
+    PRECEDING = "preceding"
+    CURRENT_ROW = "current row"
+    FOLLOWING = "following"
+    UNBOUNDED_FOLLOWING = "unbounded following"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBound:
+    kind: BoundKind
+    by: int = 0
+    """PRECEDING and FOLLOWING: of ROWS so many rows; of RANGE the parent's column that has the bound itself, a value
+    like that of the one column of the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Which rows of its partition a row's window function sees. Of RANGE, the current row stands for all its peers,
+    the rows that the order does not tell from it."""
+
+    rows: bool
+    """ROWS; else RANGE."""
+    start: FrameBound = FrameBound(BoundKind.UNBOUNDED_PRECEDING)
+    end: FrameBound = FrameBound(BoundKind.CURRENT_ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    function: WindowFunction
+    argument: int | None
+    """The parent's column."""
+    type: SqlType
+    frame: Frame = Frame(rows=False)
+    """Of the aggregates and FIRST_VALUE, LAST_VALUE, NTH_VALUE."""
+    number: int = 1
+    """LAG, LEAD: so many rows away; NTH_VALUE: the n-th; NTILE: so many parts."""
+    default: int | None = None
+    """LAG, LEAD: the parent's column that is the value where there is no such row; None: NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Ties of the order are broken by the whole row, so that the answer is a function of the input."""
+
+    partition: Columns
+    order: tuple[OrderTerm, ...]
+    calls: tuple[WindowCall, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Ingress:
     """Receives what ``source`` (a node of another domain) sends; the node's only parent edge crosses the link.
@@ -259,7 +332,7 @@ class Reader:
     """The visible row that a look-up answers where there are none (a COUNT(*) without GROUP BY is 0, not absent)."""
 
 
-Operator = Base | Filter | Project | Union | Join | Aggregate | TopK | Ingress | Egress | Reader
+Operator = Base | Filter | Project | Union | Join | Aggregate | TopK | Over | Ingress | Egress | Reader
 
 
 class Materialization(StrEnum):

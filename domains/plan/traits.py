@@ -33,6 +33,7 @@ from domains.plan.estimates import (
     after_join,
     after_project,
     after_union,
+    after_windows,
     of_table,
 )
 from domains.plan.graph import (
@@ -48,6 +49,7 @@ from domains.plan.graph import (
     Join,
     JoinKind,
     Operator,
+    Over,
     Project,
     Reader,
     TopK,
@@ -55,6 +57,7 @@ from domains.plan.graph import (
     call_text,
     order_text,
 )
+from domains.plan.wording import join_text, over_text, topk_text
 
 LEFT, RIGHT = 0, 1
 COMPUTED = -1
@@ -325,16 +328,7 @@ class _Join(Traits):
         return after_join(given[LEFT], given[RIGHT], self._on, outer=self.matching.outer)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
-        left, right = names
-        on = [f"{left[a]} = {right[b]}" for a, b in zip(*self._on, strict=True)]
-        if self._join.residual is not None:
-            on.append(describe(self._join.residual, [*left, *right]))
-        if not on:
-            return "⊳" if self._join.kind is JoinKind.MARK else "×"
-        return f"{_SYMBOLS[self._join.kind]} {' AND '.join(on)}"
-
-
-_SYMBOLS = {JoinKind.INNER: "⋈", JoinKind.LEFT: "⟕", JoinKind.MARK: "⊳"}
+        return join_text(self._join, *names)
 
 
 class _Aggregate(Traits):
@@ -382,24 +376,28 @@ class _Aggregate(Traits):
         return f"γ {group}; {functions}" if functions else f"γ {group}"
 
 
-class _TopK(Traits):
+class _Ranked(Traits):
+    """Operators that put the rows of a group in order."""
+
     own_state = True
     for_join = ForJoin.ANSWERS
-    row_for_row = False
+    groups_by: Columns | None = None
     matching = None
+    refills: tuple[Columns, ...] = ()
     grows = False
     row_over_nothing = False
 
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [set(range(widths[0]))]  # Rows are ranked whole.
+
+
+class _TopK(_Ranked):
+    row_for_row = False
+
     def __init__(self, operator: TopK) -> None:
         self._topk = operator
-
-    @property
-    def groups_by(self) -> Columns:
-        return self._topk.group
-
-    @property
-    def refills(self) -> tuple[Columns, ...]:
-        return (self._topk.group, ())  # The group of NULLs from all of the parent.
+        self.groups_by = operator.group
+        self.refills = (operator.group, ())  # The group of NULLs from all of the parent.
 
     @property
     def merging(self) -> Phases | None:
@@ -408,17 +406,29 @@ class _TopK(Traits):
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         return (columns,)
 
-    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
-        return [set(range(widths[0]))]  # Rows are ranked whole.
-
     def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
         return after_cut(given[0], self._topk.group, self._topk.limit)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
-        topk = self._topk
-        each = f" of each {', '.join(names[0][column] for column in topk.group)}" if topk.group else ""
-        skipped = f" after {topk.offset}" if topk.offset else ""
-        return f"τ {topk.limit}{skipped}{each}{order_text(topk.order, names[0])}"
+        return topk_text(self._topk, names[0])
+
+
+class _Over(_Ranked):
+    row_for_row = True
+    merging = None
+
+    def __init__(self, operator: Over) -> None:
+        self._over = operator
+        self.groups_by = operator.partition
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        return (tuple(column if column < widths[0] else COMPUTED for column in columns),)
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_windows(given[0], len(self._over.calls))
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return over_text(self._over, names[0])
 
 
 TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
@@ -429,6 +439,7 @@ TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
     Join: _Join,
     Aggregate: _Aggregate,
     TopK: _TopK,
+    Over: _Over,
     Ingress: _Ingress,
     Egress: _Egress,
     Reader: _Reader,

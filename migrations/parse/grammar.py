@@ -62,6 +62,9 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     **_same("this", exp.Sum, exp.Avg),
     exp.GroupConcat: frozenset(("this", "separator")),
     exp.Distinct: frozenset(("expressions",)),
+    exp.Window: frozenset(("this", "partition_by", "order", "spec", "alias", "over")),
+    exp.WindowSpec: frozenset(("kind", "start", "start_side", "end", "end_side")),
+    exp.RespectNulls: frozenset(("this",)),
     # --- queries
     exp.Select: frozenset(
         [
@@ -78,6 +81,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
             "with_",
             "hint",
             "operation_modifiers",
+            "windows",
         ]
     ),
     **_same("this expression distinct with_ order limit offset", exp.Union, exp.Intersect, exp.Except),
@@ -165,7 +169,6 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
 
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.Window: ("window functions (OVER)", "use GROUP BY in a subquery, or ORDER BY with LIMIT"),
     exp.Filter: ("FILTER (WHERE …) on an aggregate", "put the condition into a CASE inside the aggregate"),
     exp.MatchAgainst: ("full-text search (MATCH … AGAINST)", "use LIKE"),
     exp.JSONArrayContains: ("MEMBER OF", "use JSON_CONTAINS(array, value)"),
@@ -189,7 +192,6 @@ _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
 _CLAUSES: dict[str, tuple[str, str | None]] = {
     "locks": ("SELECT … FOR UPDATE", "a SELECT locks nothing; leave it out"),
     "into": ("SELECT … INTO", "INSERT INTO table SELECT …"),
-    "windows": ("WINDOW", None),
     "sample": ("TABLESAMPLE", None),
     "version": ("tables as of a time in FROM", "restore a back-up as of that time"),
     "except_": ("* EXCEPT", "name the columns"),
@@ -269,6 +271,8 @@ def _unknown_node(node: exp.Expr) -> HeadraceError:
 def _unknown_argument(node: exp.Expr, name: str) -> HeadraceError:
     if isinstance(node, exp.Limit) and name == "offset":
         return SqlError("LIMIT takes one number here", hint="LIMIT number")
+    if isinstance(node, exp.WindowSpec) and name == "exclude":
+        return Unsupported("EXCLUDE in a frame")
     known = _CLAUSES.get(name)
     if known is None:
         return Unsupported(f"{words(node)} with {name.strip('_').replace('_', ' ').upper()}")

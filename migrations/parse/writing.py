@@ -184,6 +184,27 @@ def _group_concat(node: exp.Expr) -> str:
     return f"GROUP_CONCAT({_text(node.this)}{tail})"
 
 
+def _window(node: exp.Expr) -> str:
+    """A function with OVER, or a name with its definition in the WINDOW clause."""
+    alias, order, spec = (node.args.get(key) for key in ("alias", "order", "spec"))
+    partition = node.args.get("partition_by") or ()
+    parts = [_text(part) for part in (alias,) if part is not None]
+    parts += [f"PARTITION BY {_list(partition)}"] if partition else []
+    parts += [_text(part) for part in (order, spec) if part is not None]
+    if node.args.get("over") is None:
+        return f"{_text(node.this)} AS ({' '.join(parts)})"
+    is_name = alias is not None and len(parts) == 1
+    return f"{_text(node.this)} OVER {parts[0] if is_name else '(' + ' '.join(parts) + ')'}"
+
+
+def _window_spec(node: exp.Expr) -> str:
+    start, end = (
+        " ".join([each if isinstance(each, str) else _text(each), *([side] if side else [])])
+        for each, side in ((node.args.get(key) or "", node.args.get(f"{key}_side")) for key in ("start", "end"))
+    )
+    return f"{node.args['kind']} BETWEEN {start} AND {end}" if end else f"{node.args['kind']} {start}"
+
+
 def _trim(node: exp.Expr) -> str:
     position, what = node.args.get("position"), node.args.get("expression")
     if position is None and what is None:
@@ -251,6 +272,8 @@ def _select(node: exp.Expr) -> str:
         words.append(_text(arguments["group"]))
     if arguments.get("having") is not None:
         words.append(f"HAVING {_text(arguments['having'].this)}")
+    if arguments.get("windows"):
+        words.append(f"WINDOW {_list(arguments['windows'])}")
     return " ".join(word for word in (*words, _tail(node)) if word)
 
 
@@ -378,6 +401,9 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max), _aggregate),
     exp.Distinct: _distinct,
     exp.GroupConcat: _group_concat,
+    exp.Window: _window,
+    exp.WindowSpec: _window_spec,
+    exp.RespectNulls: lambda node: f"{_text(node.this)} RESPECT NULLS",
     exp.Select: _select,
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _union),
     exp.Subquery: _subquery,

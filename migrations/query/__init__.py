@@ -9,6 +9,7 @@ and the parameters that it *carries*. Nothing enters the joint graph before all 
                                        filter_rows    WHERE      │
                                        group_rows     GROUP BY   │
                                        filter_groups  HAVING     │
+                                       add_windows    OVER       │
                                        list_outputs   SELECT     │
                                        sort_rows      ORDER BY ──┘
 
@@ -23,5 +24,6 @@ cut by another query, and says so.
 
 Files, from below: ``scope`` and ``scalar`` (with ``calls``, ``literals``) read expressions; ``terms`` and ``plan``
 rewrite; ``joins`` and ``stage`` arrange; ``parameters``, ``aggregates`` and ``subqueries`` take their constructs out of
-expressions; ``source``, ``grouping``, ``select`` are the passes; ``view`` and ``finish`` make a reader of them.
+expressions; ``source``, ``grouping``, ``windows``, ``select`` are the passes; ``view`` and ``finish`` make a reader of
+them.
 """

@@ -78,8 +78,9 @@ def group_rows(block: SelectBlock) -> None:
 
 
 def _later_nodes(select: exp.Select) -> list[exp.Expr]:
-    """Expressions that are evaluated for groups: the SELECT list, HAVING, ORDER BY."""
-    parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    """Expressions that are evaluated for groups: the SELECT list, HAVING, WINDOW, ORDER BY."""
+    windows = select.args.get("windows") or ()
+    parts = [*select.expressions, select.args.get("having"), *windows, select.args.get("order")]
     return [part for part in parts if part is not None]
 
 

@@ -26,6 +26,7 @@ from domains.plan.graph import (
     NodeIndex,
     Operator,
     OrderTerm,
+    Over,
     Project,
     Reader,
     TopK,
@@ -107,6 +108,8 @@ def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
             return _over(plan, filtered(plan.parents[0], [moved(predicate, lambda p: group[p])]))
         case TopK(group=group):
             return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(group) else None
+        case Over(partition=partition):
+            return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(partition) else None
         case Base() | Ingress() | Egress() | Reader():
             return None
         case _:
@@ -315,6 +318,8 @@ def _narrowed(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPla
             return _narrowed_join(plan, operator, read)
         case Aggregate():
             return _narrowed_aggregate(plan, operator), _unmoved(plan)
+        case Over():
+            return _narrowed_over(plan, operator, read)
         case Base() | Union() | TopK() | Ingress() | Egress() | Reader():  # They read every column.
             parents = tuple(pruned(parent) for parent in plan.parents)
             return RelationalPlan(operator, parents, plan.columns), _unmoved(plan)
@@ -380,6 +385,18 @@ def _narrowed_aggregate(plan: RelationalPlan, aggregate: Aggregate) -> Relationa
     )
     operator = replace(aggregate, group=tuple(places[c] for c in aggregate.group), calls=calls)
     return RelationalPlan(operator, (below,), plan.columns)
+
+
+def _narrowed_over(plan: RelationalPlan, over: Over, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
+    """Without the functions that nobody reads; of the parent all columns, by which ties are broken."""
+    width = plan.parents[0].width
+    used = [at for at in range(len(over.calls)) if width + at in read]
+    if not used:
+        return _narrowed(plan.parents[0], read)
+    places = {at: at for at in range(width)} | {width + at: width + new for new, at in enumerate(used)}
+    operator = replace(over, calls=tuple(over.calls[at] for at in used))
+    columns = (*plan.columns[:width], *(plan.columns[width + at] for at in used))
+    return RelationalPlan(operator, (pruned(plan.parents[0]),), columns), places
 
 
 def _columns(argument: int | None, order: Iterable[OrderTerm]) -> Iterable[int]:

@@ -44,6 +44,8 @@ from migrations.query.relation import (
 )
 from migrations.query.source import FromClause, read_parameters
 from migrations.query.stage import SelectStage
+from migrations.query.windows.columns import add_windows
+from migrations.query.windows.meaning import windows_in
 
 # FROM, WHERE and HAVING: the sources of a stage, and the conditions on its rows.
 
@@ -87,9 +89,10 @@ def _correlate(block: SelectBlock, further: Sequence[Expression]) -> None:
 
 
 def _aggregates(block: SelectBlock) -> bool:
+    """Whether rows of the answer are made of several rows, by aggregates or by windows."""
     order = block.node.args.get("order")
     parts = [*block.node.expressions, *([] if order is None else [order])]
-    return any(True for part in parts for _ in aggregates_in(part))
+    return any(windows_in(part) or any(aggregates_in(part)) for part in parts)
 
 
 def _outer_of_groups(block: SelectBlock) -> list[Expression]:
@@ -186,6 +189,7 @@ PASSES: tuple[Pass, ...] = (
     filter_rows,
     group_rows,
     filter_groups,
+    add_windows,
     list_outputs,
     sort_rows,
 )

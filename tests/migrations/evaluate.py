@@ -22,18 +22,23 @@ from domains.plan.graph import (
     AggregateCall,
     AggregateFunction,
     Base,
+    BoundKind,
     Egress,
     Filter,
+    FrameBound,
     Ingress,
     Join,
     JoinKind,
     NodeIndex,
     OrderTerm,
+    Over,
     ParameterKind,
     Project,
     Reader,
     TopK,
     Union,
+    WindowCall,
+    WindowFunction,
 )
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.finish import Finish
@@ -125,6 +130,8 @@ def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[A
             return _aggregate(operator, parents[0])
         case TopK():
             return _top(operator, parents[0])
+        case Over():
+            return over(operator, parents[0])
         case Ingress() | Egress() | Reader():
             return parents[0]
     raise AssertionError(operator)
@@ -214,3 +221,78 @@ def _top(operator: TopK, rows: Bag) -> Bag:
     for members in groups.values():
         kept.update(sorted_rows(members, operator.order)[operator.offset : operator.offset + operator.limit])
     return kept
+
+
+def over(operator: Over, rows: Bag) -> Bag:
+    """Each row with its window functions, each by its definition over the whole partition."""
+    partitions: dict[Row, list[Row]] = {}
+    for row in rows.elements():
+        partitions.setdefault(tuple(row[i] for i in operator.partition), []).append(row)
+    result: Bag = Counter()
+    for members in partitions.values():
+        members = sorted_rows(members, operator.order)
+        for place, row in enumerate(members):
+            result[row + tuple(_windowed(call, operator.order, members, place) for call in operator.calls)] += 1
+    return result
+
+
+def _windowed(call: WindowCall, order: Sequence[OrderTerm], rows: list[Row], place: int) -> Value:
+    row, count = rows[place], len(rows)
+    keys = [tuple(sort_key(each[term.column]) for term in order) for each in rows]
+    first, end = keys.index(keys[place]), count - keys[::-1].index(keys[place])
+    match call.function:
+        case WindowFunction.ROW_NUMBER:
+            return place + 1
+        case WindowFunction.RANK:
+            return first + 1
+        case WindowFunction.DENSE_RANK:
+            return len(set(keys[:end]))
+        case WindowFunction.PERCENT_RANK:
+            return first / (count - 1) if count > 1 else 0.0
+        case WindowFunction.CUME_DIST:
+            return end / count
+        case WindowFunction.NTILE:
+            tiles = [
+                tile for tile in range(call.number) for _ in range(count // call.number + (tile < count % call.number))
+            ]
+            return tiles[place] + 1
+        case WindowFunction.LAG | WindowFunction.LEAD:
+            at = place + (call.number if call.function is WindowFunction.LEAD else -call.number)
+            assert call.argument is not None
+            if 0 <= at < count:
+                return rows[at][call.argument]
+            return None if call.default is None else row[call.default]
+    seen = [each for at, each in enumerate(rows) if _is_framed(call, order, rows, place, at, (first, end))]
+    if call.function in (WindowFunction.FIRST_VALUE, WindowFunction.LAST_VALUE, WindowFunction.NTH_VALUE):
+        assert call.argument is not None
+        at = {WindowFunction.FIRST_VALUE: 0, WindowFunction.LAST_VALUE: len(seen) - 1}.get(
+            call.function, call.number - 1
+        )
+        return seen[at][call.argument] if 0 <= at < len(seen) else None
+    return _summarise(AggregateCall(AggregateFunction(call.function.value), call.argument, call.type), seen)
+
+
+def _is_framed(
+    call: WindowCall, order: Sequence[OrderTerm], rows: list[Row], place: int, at: int, peers: tuple[int, int]
+) -> bool:
+    """Whether the row at ``at`` is in the frame of that at ``place``."""
+
+    def distance(bound: FrameBound) -> float:
+        """How far behind the bound the row is; negative before it."""
+        if bound.kind is BoundKind.UNBOUNDED_PRECEDING:
+            return 1
+        if bound.kind is BoundKind.UNBOUNDED_FOLLOWING:
+            return -1
+        if bound.kind is BoundKind.CURRENT_ROW:
+            if call.frame.rows:
+                return at - place
+            return 0 if peers[0] <= at < peers[1] else at - place
+        if call.frame.rows:
+            return at - place - (bound.by if bound.kind is BoundKind.FOLLOWING else -bound.by)
+        term = order[0]
+        value, limit = sort_key(rows[at][term.column]), sort_key(rows[place][bound.by])
+        if value == limit:
+            return 0
+        return -1 if (value < limit) is not term.descending else 1
+
+    return distance(call.frame.start) >= 0 and distance(call.frame.end) <= 0

@@ -54,8 +54,6 @@ UNSUPPORTED = {
     "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
     "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
-    "SELECT id, RANK() OVER (ORDER BY score) FROM stories": "window functions",
-    "SELECT COUNT(*) OVER () FROM stories": "window functions",
     "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id AND v.user = ?)": (
         'the parameter "user" below NOT EXISTS'
     ),
@@ -64,6 +62,15 @@ UNSUPPORTED = {
         "whose branches compare other columns"
     ),
     "SELECT id FROM stories WHERE title > ANY (SELECT boss FROM users)": "a comparison of TEXT with ANY of BIGINT",
+    "SELECT id FROM stories WHERE RANK() OVER (ORDER BY score) = 1": "a window function outside of the SELECT list",
+    "SELECT author FROM stories GROUP BY author HAVING RANK() OVER () = 1": "a window function outside of the SELECT",
+    "SELECT COUNT(DISTINCT author) OVER () FROM stories": "DISTINCT in a window function",
+    "SELECT GROUP_CONCAT(title) OVER () FROM stories": "GROUP_CONCAT() OVER",
+    "SELECT STDDEV(score) OVER () FROM stories": "STDDEV() OVER",
+    "SELECT RANK() OVER (ORDER BY id) FROM stories WHERE author IN (?)": "asks for several values below a window",
+    "SELECT RANK() OVER (ORDER BY id) FROM stories WHERE author LIKE ?": "below a window function that is no column",
+    "SELECT LAG(id, ?) OVER (ORDER BY id) FROM stories": "a parameter in a window function",
+    "SELECT COUNT(*), SUM(COUNT(*)) OVER () FROM stories WHERE author = ?": "over an aggregate without GROUP BY",
     "SELECT s.id FROM stories s FULL JOIN users u ON u.id = s.author": "FULL JOIN",
     "SELECT author FROM stories WHERE title LIKE ? GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories GROUP BY author, author WITH ROLLUP": "ROLLUP by the same expression twice",

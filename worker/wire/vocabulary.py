@@ -57,10 +57,13 @@ EXPRESSIONS: tuple[type, ...] = (expressions.Field, expressions.Constant, expres
 GRAPH: tuple[type, ...] = (
     *get_args(graph.Operator),
     graph.AggregateCall,
+    graph.Frame,
+    graph.FrameBound,
     graph.Node,
     graph.OrderTerm,
     graph.Parameter,
     graph.Sharding,
+    graph.WindowCall,
 )
 
 PACKETS: tuple[type, ...] = (

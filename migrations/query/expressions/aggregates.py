@@ -75,6 +75,9 @@ class Summary:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
+    """Whether it makes one value of the rows of a group: not with OVER, which makes one for each row."""
+    if isinstance(node.parent, exp.Window) and node.arg_key == "this":
+        return False
     if not isinstance(node, exp.Anonymous):
         return isinstance(node, _NODES)
     name = spelled(node)[0]
@@ -92,13 +95,8 @@ def is_operand(node: exp.Expr) -> bool:
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The aggregates of an expression, without those of its subqueries.
-
-    :raises Unsupported: one of them is a window function.
-    """
+    """The aggregates of an expression, without those of its subqueries."""
     for part in own_nodes(node):
-        if isinstance(part, exp.Window):
-            raise Unsupported("window functions (OVER)", hint="use GROUP BY in a subquery, or ORDER BY with LIMIT")
         if is_aggregate(part):
             yield part
 

@@ -67,6 +67,10 @@ _ROW_COMPARISONS = {"eq": "and", "ne": "or"}
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
     exp.SessionParameter: ("session variables (@@name)", None),
+    exp.Window: (
+        "a window function outside of the SELECT list and ORDER BY",
+        "compute it in a subquery, and put the condition around that",
+    ),
     exp.Interval: ("INTERVAL outside of date arithmetic", None),
 }
 
