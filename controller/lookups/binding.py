@@ -42,7 +42,7 @@ def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
     if type.kind in (Kind.INTEGER, Kind.DECIMAL):
         return lambda given: _number(given, type, name)
     # A text that is too long for the column is equal to none of its values, and is compared like any other.
-    wanted = replace(type, length=None) if type.length is not None else type
+    wanted = replace(type, length=None, members=()) if type.length is not None or type.members else type
     convert = coercer(wanted, column=name, from_json=True)
     if type.kind is Kind.DATE:
         return lambda given: _among(Constant(None if convert(given) is None else str(given), TEXT), type)

@@ -25,7 +25,7 @@ from domains.language.exact import MAX_DIGITS, rounded, text_of_double
 from domains.language.functions.conversion import text_of, text_of_decimal
 from domains.language.json_rows import json_encoder, json_value
 from domains.language.temporal import canonical_date, canonical_datetime, utc_text
-from domains.language.types import BLOB, Column, Kind, Row, SqlType, Value
+from domains.language.types import BLOB, YEAR, Column, Kind, Row, SqlType, Value
 
 __all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "named_value", "row_coercer", "text_of"]
 
@@ -129,11 +129,16 @@ def _width_check(width: int) -> Callable[[Sequence[object]], None]:
 def _bounds(i: int, type: SqlType) -> dict[str, object]:
     """The names that :func:`_test` uses."""
     canonical = canonical_date if type.kind is Kind.DATE else canonical_datetime
-    return {f"low{i}": type.low, f"high{i}": type.high, f"length{i}": type.length, f"canonical{i}": canonical}
+    bounds = {f"low{i}": type.low, f"high{i}": type.high, f"length{i}": type.length, f"canonical{i}": canonical}
+    return {**bounds, f"members{i}": frozenset(type.members)}
 
 
 def _test(v: str, i: int, type: SqlType) -> str:
     """Source of a test that is true only if ``v`` is canonical; other values are converted by :func:`coerce`."""
+    if type.members:
+        return "False" if type.is_set else f"type({v}) is str and {v} in members{i}"
+    if type.name == YEAR.name:
+        return f"type({v}) is int and {FIRST_YEAR} <= {v} <= {LAST_YEAR}"
     if type.kind is Kind.INTEGER:
         low = "" if type.low is None else f"low{i} <= "
         high = "" if type.high is None else f" <= high{i}"
@@ -145,7 +150,9 @@ def _test(v: str, i: int, type: SqlType) -> str:
         length = "" if type.length is None else f" and len({v}) <= length{i}"
         return f"type({v}) is bytes{length}"
     if type.kind is Kind.DOUBLE:
-        return f"type({v}) is float and {v} - {v} == 0.0 and {v}"  # Any zero goes the long way, to lose its sign.
+        unsigned = "" if type.low is None else f" and {v} > 0.0"
+        # Any zero goes the long way, to lose its sign.
+        return f"type({v}) is float and {v} - {v} == 0.0 and {v}{unsigned}"
     if type.kind in (Kind.DATE, Kind.DATETIME):
         return f"type({v}) is str and canonical{i}({v}) is {v}"
     return "False"
@@ -201,6 +208,8 @@ def _bounded_number(value: object, place: _Place) -> int | Decimal:
 
 
 def _integer(value: object, type: SqlType, place: _Place) -> int:
+    if type.name == YEAR.name:
+        return _year(value, place)
     number = _bounded_number(value, place)
     if isinstance(number, Decimal):
         number = int(number.to_integral_value(ROUND_HALF_UP))
@@ -210,14 +219,35 @@ def _integer(value: object, type: SqlType, place: _Place) -> int:
     return number
 
 
-def _double(value: object, _type: SqlType, place: _Place) -> float:
+def _year(value: object, place: _Place) -> int:
+    """1901 to 2155, or 0; of two digits 00 to 69 are after 1999, but the number 0 is the year 0000."""
+    number = _bounded_number(value, place)
+    year = number if isinstance(number, int) else int(number.to_integral_value(ROUND_HALF_UP))
+    if 0 < year < 100 or (year == 0 and isinstance(value, str) and len(value.strip()) < 3):
+        year += 2000 if year < 70 else 1900
+    if year and not FIRST_YEAR <= year <= LAST_YEAR:
+        raise place.refuse(value, f"it is no year from {FIRST_YEAR} to {LAST_YEAR}", "declare SMALLINT for others")
+    return year
+
+
+FIRST_YEAR, LAST_YEAR = 1901, 2155
+"""Of a column of type YEAR, as in MySQL."""
+
+
+def _double(value: object, type: SqlType, place: _Place) -> float:
     try:
         number = float(value) if isinstance(value, float) else float(_number(value, place))
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
         raise place.refuse(value, "it is not a finite number", "use NULL for a missing value")
+    _check_sign(value, number, type, place)
     return number + 0.0
+
+
+def _check_sign(value: object, number: float | Decimal, type: SqlType, place: _Place) -> None:
+    if type.low is not None and number < type.low:
+        raise place.refuse(value, "it is less than 0", "declare the type without UNSIGNED")
 
 
 def _decimal(value: object, type: SqlType, place: _Place) -> Decimal:
@@ -228,6 +258,7 @@ def _decimal(value: object, type: SqlType, place: _Place) -> Decimal:
     result = rounded(number, type.scale)
     if result and result.adjusted() >= digits - type.scale:
         raise place.refuse(value, "it is out of range", f"at most {digits - type.scale} digits fit before the point")
+    _check_sign(value, result, type, place)
     return result
 
 
@@ -253,12 +284,35 @@ def _plain_text(value: object, place: _Place) -> str:
 
 
 def _text(value: object, type: SqlType, place: _Place) -> str:
+    if type.members:
+        return _chosen(value, type, place) if type.is_set else _member(value, type, place)
     text = _plain_text(value, place)
     if type.length is not None and len(text) > type.length:
         raise place.refuse(value, f"it has {len(text)} characters", f"at most {type.length} characters fit")
     if not text.isascii() and not _is_well_formed(text):
         raise place.refuse(value, "it holds an unpaired surrogate", "send well-formed Unicode")
     return text
+
+
+def _member(value: object, type: SqlType, place: _Place) -> str:
+    """A member's name; a number, or a text that is one and no name, is a member's place."""
+    text = _plain_text(value, place)
+    if text in type.members:
+        return text
+    if text.isdecimal() and len(text) < 6 and 1 <= int(text) <= len(type.members):
+        return type.members[int(text) - 1]
+    raise place.refuse(value, "it is none of its members", "give one of them as it is written")
+
+
+def _chosen(value: object, type: SqlType, place: _Place) -> str:
+    """Names of members with commas between them; a number, or a text that is one and no name, has a bit for each."""
+    text = _plain_text(value, place)
+    chosen = set(text.split(",")) if text else set()
+    if not chosen <= set(type.members):
+        if not text.isdecimal() or len(text) > 20 or int(text) >= 1 << len(type.members):
+            raise place.refuse(value, "it is not made of its members", "give members, with commas between them")
+        chosen = {member for at, member in enumerate(type.members) if int(text) >> at & 1}
+    return ",".join([member for member in type.members if member in chosen])
 
 
 def _is_well_formed(text: str) -> bool:

@@ -40,7 +40,7 @@ def schema_to_json(schema: TableSchema) -> dict[str, Any]:
 
 
 def type_from_json(document: dict[str, Any]) -> SqlType:
-    return SqlType(**{**document, "kind": Kind(document["kind"])})
+    return SqlType(**{**document, "kind": Kind(document["kind"]), "members": tuple(document.get("members", ()))})
 
 
 def schema_from_json(document: dict[str, Any]) -> TableSchema:

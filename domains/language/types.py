@@ -5,10 +5,10 @@ A value is one of Python's own immutable scalars, and its column's type alone de
 =========  ==============================  =====================================================
 kind       Python value                    notes
 =========  ==============================  =====================================================
-INTEGER    ``int`` (never ``bool``)        TINYINT … BIGINT, BOOL (0 or 1); bounds by declared type
+INTEGER    ``int`` (never ``bool``)        TINYINT … BIGINT, BOOL (0 or 1), YEAR, BIT; bounds by declared type
 DOUBLE     ``float``                       finite, ``-0.0`` becomes ``0.0``; NaN and infinities are refused
 DECIMAL    ``decimal.Decimal``             quantised to ``scale`` digits, half up
-TEXT       ``str``                         CHAR, VARCHAR, TEXT; compared by code point (binary collation)
+TEXT       ``str``                         CHAR, VARCHAR, TEXT, ENUM, SET; compared by code point (binary collation)
 BLOB       ``bytes``
 DATE       ``str``, ``2026-01-31``         so that order, equality and JSON are those of the text
 DATETIME   ``str``, ``2026-01-31 08:00:00`` with ``.ffffff`` only where the fraction is not zero
@@ -54,14 +54,23 @@ class SqlType:
     scale: int = 0
     """Digits after the point (DECIMAL)."""
     low: int | None = None
-    """Least value (INTEGER)."""
+    """Least value (INTEGER, and 0 for an unsigned DECIMAL or DOUBLE)."""
     high: int | None = None
+    members: tuple[str, ...] = ()
+    """Of ENUM and SET, which are TEXT: a member's name, or those of several with commas between them, in this order.
+    As a number, and in ORDER BY, a value is its place from 1 on, or a bit for each member."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it is a SET, where it has members."""
+        return self.name.startswith("SET")
 
     def __str__(self) -> str:
         return self.name
 
 
 BIGINT = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**63 - 1)
+YEAR = SqlType(Kind.INTEGER, "YEAR", low=0, high=2155)
 BOOL = SqlType(Kind.INTEGER, "BOOL", low=-128, high=127)
 DOUBLE = SqlType(Kind.DOUBLE, "DOUBLE")
 TEXT = SqlType(Kind.TEXT, "TEXT")

@@ -73,6 +73,10 @@ ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM}
 
 
 class Parser(MySQLParser):
+    SIGNED_TO_UNSIGNED_TYPE_TOKEN: ClassVar[Any] = {
+        **MySQLParser.SIGNED_TO_UNSIGNED_TYPE_TOKEN,
+        TokenType.FLOAT: TokenType.UDOUBLE,
+    }
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS},

@@ -83,6 +83,8 @@ def converted(text: str, source: SqlType, target: SqlType) -> str:
     """
     if source.kind is Kind.NULL:
         return f"CAST({text} AS {spark_type(target)})"
+    if source.members and target.kind in _NUMBERS:
+        raise Unsupported("ENUM and SET as numbers, which Spark has not")
     if target.kind is Kind.NULL or (source.kind is target.kind and source.kind is not Kind.DECIMAL):
         return text
     if source.kind is Kind.DECIMAL and target.kind is Kind.DECIMAL:
@@ -111,6 +113,8 @@ def compared_with(text: str, type: SqlType, other: SqlType) -> str:
     kind, met = type.kind, other.kind
     if Kind.JSON in (kind, met):
         raise Unsupported("a comparison of JSON, which Spark has not")
+    if type.members and met in _NUMBERS:
+        raise Unsupported("ENUM and SET as numbers, which Spark has not")
     if (kind in _TEMPORAL and met in _NUMBERS) or (kind in _NUMBERS and met in _TEMPORAL):
         raise Unsupported(f"{kind} compared with {met}, which Spark does otherwise")
     if kind in _EXACT and met in (*_EXACT, *_TEXTS):

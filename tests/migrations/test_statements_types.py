@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import HeadraceError, SqlError, Unsupported
-from domains.language.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+from domains.language.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, JSON, TEXT, YEAR, Kind, SqlType
 from tests.migrations.statement_catalog import schema_of
 
 
@@ -37,6 +37,15 @@ TYPES: list[tuple[str, SqlType]] = [
     ("CHAR(3)", SqlType(Kind.TEXT, "CHAR(3)", length=3)),
     ("VARCHAR(40)", SqlType(Kind.TEXT, "VARCHAR(40)", length=40)),
     ("VARCHAR", SqlType(Kind.TEXT, "VARCHAR", length=65535)),
+    ("YEAR(4)", YEAR),
+    ("BIT", integer("BIT(1)", 0, 1)),
+    ("BIT(64)", integer("BIT(64)", 0, 2**64 - 1)),
+    ("ENUM('a','b''c')", SqlType(Kind.TEXT, "ENUM('a','b''c')", members=("a", "b'c"))),
+    ("SET('a')", SqlType(Kind.TEXT, "SET('a')", members=("a",))),
+    ("DECIMAL(5,2) UNSIGNED", SqlType(Kind.DECIMAL, "DECIMAL(5,2) UNSIGNED", length=5, scale=2, low=0)),
+    ("DOUBLE UNSIGNED", SqlType(Kind.DOUBLE, "DOUBLE UNSIGNED", low=0)),
+    ("FLOAT UNSIGNED", SqlType(Kind.DOUBLE, "DOUBLE UNSIGNED", low=0)),
+    ("JSON", JSON),
     ("TEXT", TEXT),
     ("TEXT(100)", SqlType(Kind.TEXT, "TEXT(100)", length=100)),
     ("TINYTEXT", SqlType(Kind.TEXT, "TINYTEXT", length=255)),
@@ -60,13 +69,10 @@ def test_a_declared_type_becomes(declared: str, expected: SqlType) -> None:
 
 
 REFUSED: list[tuple[str, type[HeadraceError], str]] = [
-    ("ENUM('a','b')", Unsupported, "the type ENUM (use VARCHAR)"),
-    ("SET('a')", Unsupported, "the type SET (use a table of its own, or VARCHAR)"),
     ("TIME", Unsupported, "the type TIME (use INT (seconds) or DATETIME)"),
-    ("YEAR", Unsupported, "the type YEAR (use SMALLINT)"),
-    ("BIT(1)", Unsupported, "the type BIT (use BOOL or BIGINT UNSIGNED)"),
+    ("BIT(65)", SqlError, "BIT(65) is not possible (1 to 64 bits)"),
+    ("ENUM()", SqlError, "ENUM wants 1 to 65535 members, each once"),
     ("GEOMETRY", Unsupported, "the type GEOMETRY"),
-    ("DECIMAL(5,2) UNSIGNED", Unsupported, "the type DECIMAL UNSIGNED (use DECIMAL without UNSIGNED)"),
     ("DECIMAL(66)", SqlError, "DECIMAL(66,0) is not possible (at most 65 digits, at most 30 of them after the point)"),
     ("DECIMAL(3,4)", SqlError, "DECIMAL(3,4) is not possible (at most 65 digits, at most 30 of them after the point)"),
     ("CHAR(256)", SqlError, "CHAR(256) is not possible (the length is at most 255)"),

@@ -35,6 +35,7 @@ from domains.language.functions.conversion import (
     document_of_text,
     integer_of_moment,
     number_of_text,
+    place_of,
     text_of_blob,
 )
 from domains.language.functions.source import Emitter, Function, Types, registry
@@ -78,6 +79,8 @@ def comparable(type: SqlType, other: SqlType) -> Converter | None:
         return None
     if kind in _EXACT and met in _TEXTS:
         return None
+    if type.members and met in _EXACT:
+        return place_of(type)
     if kind in _TEXTS and met in _EXACT:
         return number_of_text if kind is Kind.TEXT else _number_of_blob
     if kind in _TEMPORAL and met in _NUMBERS:

@@ -250,6 +250,18 @@ _THROUGH: dict[tuple[Kind, Kind], Kind] = {
 """Pairs that MySQL itself converts in two steps."""
 
 
+def place_of(type: SqlType) -> Callable[[str], int]:
+    """A function from a value of an ENUM or SET to its number: 0 for what is no member."""
+    if not type.is_set:
+        places = {member: place for place, member in enumerate(type.members, 1)}
+        return lambda text: places.get(text, 0)
+    bits = {member: 1 << place for place, member in enumerate(type.members)}
+    return lambda text: sum({bits.get(member, 0) for member in text.split(",")})
+
+
+_INDEX = SqlType(Kind.INTEGER, "BIGINT UNSIGNED")
+
+
 def converter(source: SqlType, target: SqlType) -> Converter | None:
     """A function from a value of ``source`` to the canonical value of ``target``; None if it is that already.
 
@@ -257,6 +269,9 @@ def converter(source: SqlType, target: SqlType) -> Converter | None:
     """
     if Kind.NULL in (source.kind, target.kind):
         return None
+    if source.members and target.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
+        place, further = place_of(source), converter(_INDEX, target)
+        return place if further is None else partial(_chain, place, further)
     if target.kind is Kind.DECIMAL:
         return _to_decimal(source, target.scale)
     if source.kind is target.kind or (source.kind in _ARE_TEXT and target.kind is Kind.TEXT):

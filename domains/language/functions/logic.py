@@ -96,7 +96,7 @@ CONTROL = registry(
     Function("if", (3, 3), lambda types: common_type(types[1:]), _case, by_target=True),
     Function("coalesce", (1, None), common_type, _coalesce, by_target=True),
     Function("ifnull", (2, 2), common_type, _coalesce, by_target=True),
-    Function("nullif", (2, 2), lambda types: types[0], _nullif, by_target=True),
+    Function("nullif", (2, 2), lambda types: common_type(types[:1]), _nullif, by_target=True),
     _extreme("greatest", max),
     _extreme("least", min),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, AnyStr
 
-from domains.language.expressions import Call
+from domains.language.expressions import Call, Constant
 from domains.language.functions.source import Emitter, Function, Parameter, Types, implemented, registry
 from domains.language.functions.type_rules import comparison_type
 from domains.language.types import BIGINT, BLOB, TEXT, Kind, SqlType
@@ -249,6 +249,19 @@ def _find_in_set(what: str, members: str) -> int:
     return parts.index(what) + 1 if what in parts else 0
 
 
+_IN_TEXT = textual("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set)
+
+
+def _place_in_set(emitter: Emitter, call: Call) -> str:
+    """A constant's place among the values of a SET is that of the member in its type, as in MySQL."""
+    what, held = call.arguments
+    if not held.type.is_set or not isinstance(what, Constant) or what.value not in held.type.members:
+        return _IN_TEXT.value(emitter, call)
+    place = emitter.bind(1 + held.type.members.index(str(what.value)))
+    member = emitter.bind(what.value)
+    return emitter.strict([emitter.value(held)], lambda x: f"{place} if {member} in {x}.split(',') else 0")
+
+
 def _strcmp(x: str, y: str) -> int:
     return (x > y) - (x < y)
 
@@ -319,7 +332,7 @@ TEXT_SEARCH = registry(
     textual("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1),
     textual("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1),
     textual("position", [TEXT, TEXT], BIGINT, locate),
-    textual("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set),
+    Function("find_in_set", (2, 2), lambda _types: BIGINT, _place_in_set),
     textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
     Function("field", (2, None), lambda _types: BIGINT, _field),
     Function("make_set", (2, None), lambda types: _joined_type(types[1:]), _make_set),

@@ -23,7 +23,7 @@ def common_type(types: Iterable[SqlType]) -> SqlType:
     Numbers widen (DECIMAL takes the greatest scale), DATE with DATETIME is DATETIME, BLOB absorbs everything, and what
     else is mixed becomes TEXT. Only NULLs: NULL.
     """
-    present = [t for t in dict.fromkeys(types) if t.kind is not Kind.NULL]
+    present = [t for t in dict.fromkeys(TEXT if t.members else t for t in types) if t.kind is not Kind.NULL]
     if not present:
         return NULL
     if len(present) == 1:
@@ -50,6 +50,8 @@ def _common_number(types: list[SqlType], kinds: set[Kind]) -> SqlType:
 
 def numeric_type(type: SqlType) -> SqlType:
     """The type by which a value takes part in arithmetic. NULL stays NULL."""
+    if type.members:
+        return UNSIGNED
     if type.kind in (Kind.TEXT, Kind.BLOB, Kind.JSON):
         return DOUBLE
     return BIGINT if type.kind in _TEMPORAL else type

@@ -121,6 +121,7 @@ def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -
     function = _FUNCTIONS[node.__class__]
     if function in (AggregateFunction.MIN, AggregateFunction.MAX):
         _check_ordered(argument, function)
+        argument = call("cast", argument, type=TEXT) if argument.type.members else argument
         fine = precise(argument)
         return Summary(function, fine, fine.type, shown=argument.type)
     argument = _number(argument)

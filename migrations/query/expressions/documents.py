@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from domains.errors import SqlError, Unsupported
 from domains.language.documents import NotJson, canonical
 from domains.language.expressions import Call, Constant, Expression
-from domains.language.functions import call
+from domains.language.functions import UNSIGNED, call
 from domains.language.functions.json.paths import is_single, path_of
 from domains.language.functions.json.reading import MODES
 from domains.language.types import BOOL, JSON, Kind
@@ -81,8 +81,12 @@ def as_json(e: Expression) -> Expression:
 
 
 def sorting(e: Expression, descending: bool) -> Sorting:
-    """A term of ORDER BY; documents are sorted as MySQL compares them, and not as texts."""
-    return Sorting(call("json_order", e) if e.type.kind is Kind.JSON else e, descending)
+    """A term of ORDER BY: documents are sorted as MySQL compares them, ENUM and SET by their members' places."""
+    if e.type.kind is Kind.JSON:
+        e = call("json_order", e)
+    elif e.type.members:
+        e = call("cast", e, type=UNSIGNED)
+    return Sorting(e, descending)
 
 
 def _check_path(name: str, e: Expression) -> None:

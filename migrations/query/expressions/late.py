@@ -75,6 +75,8 @@ _ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
 
 
 def _type_beside(type: SqlType) -> SqlType:
+    if type.members:
+        return TEXT
     return _ANY_INTEGER if type.kind in (Kind.NULL, Kind.INTEGER) else type
 
 

@@ -13,6 +13,7 @@ from domains.language.types import (
     DOUBLE,
     JSON,
     TEXT,
+    YEAR,
     Kind,
     SqlType,
     TableColumn,
@@ -21,6 +22,7 @@ from domains.language.types import (
 )
 from migrations.parse.grammar import words
 from migrations.parse.reading import exp
+from migrations.parse.writing import quoted_text
 from migrations.statements.constants import coerced, evaluate
 from migrations.statements.definitions.conditions import Generated, is_clock, updated_with_time
 from migrations.statements.names import checked, column_position
@@ -48,7 +50,9 @@ _PLAIN: dict[str, SqlType] = {
     "FLOAT": SqlType(Kind.DOUBLE, "FLOAT"),
     "DATE": DATE,
     "DATETIME": DATETIME,
+    "UDOUBLE": SqlType(Kind.DOUBLE, "DOUBLE UNSIGNED", low=0),
     "JSON": JSON,
+    "YEAR": YEAR,
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"), SqlType(Kind.DATETIME, "TIMESTAMP")),
     "TINYTEXT": SqlType(Kind.TEXT, "TINYTEXT", length=255),
     "MEDIUMTEXT": SqlType(Kind.TEXT, "MEDIUMTEXT"),
@@ -71,15 +75,9 @@ _SIZED: dict[str, tuple[Kind, str, int]] = {
 _UNSIZED = {"TEXT": TEXT, "BLOB": BLOB}
 
 _INSTEAD = {
-    "ENUM": "use VARCHAR",
-    "SET": "use a table of its own, or VARCHAR",
     "TIME": "use INT (seconds) or DATETIME",
-    "YEAR": "use SMALLINT",
-    "BIT": "use BOOL or BIGINT UNSIGNED",
     "SERIAL": "write BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY",
     "UUID": "use CHAR(36)",
-    "UDECIMAL": "use DECIMAL without UNSIGNED",
-    "UDOUBLE": "use DOUBLE without UNSIGNED",
 }
 
 
@@ -99,13 +97,19 @@ def sql_type(declared: exp.DataType) -> SqlType:
     signed = name.removeprefix("U")
     if signed in _BITS and name != "BIT":
         return integer_type(signed, unsigned=signed != name)
+    if name in MOST_MEMBERS:
+        return enumerated_type(name, [each.name for each in declared.expressions])
     sizes = [] if name in _INSTEAD else _sizes(declared)
     if name == "DECIMAL":
         return decimal_type(*sizes)
+    if name == "UDECIMAL":
+        type = decimal_type(*sizes)
+        return replace(type, name=f"{type.name} UNSIGNED", low=0)
+    if name == "BIT":
+        return bit_type(*sizes)
     if name in _SIZED:
         return _sized(name, sizes)
-    shown = name.removeprefix("U") + " UNSIGNED" if name in ("UDECIMAL", "UDOUBLE") else name
-    raise Unsupported(f"the type {shown}", hint=_INSTEAD.get(name))
+    raise Unsupported(f"the type {name}", hint=_INSTEAD.get(name))
 
 
 def integer_type(name: str, *, unsigned: bool) -> SqlType:
@@ -114,6 +118,32 @@ def integer_type(name: str, *, unsigned: bool) -> SqlType:
     if unsigned:
         return SqlType(Kind.INTEGER, f"{name} UNSIGNED", low=0, high=2**bits - 1)
     return SqlType(Kind.INTEGER, name, low=-(2 ** (bits - 1)), high=2 ** (bits - 1) - 1)
+
+
+MOST_MEMBERS = {"ENUM": 65_535, "SET": 64}
+"""As in MySQL."""
+
+
+def enumerated_type(name: str, members: list[str]) -> SqlType:
+    """ENUM or SET of these members.
+
+    :raises SqlError: as in MySQL, where they are none or too many, one stands twice, or has a comma in a SET.
+    """
+    if not members or len(members) > MOST_MEMBERS[name] or len(set(members)) < len(members):
+        raise SqlError(f"{name} wants 1 to {MOST_MEMBERS[name]} members, each once")
+    if name == "SET" and any("," in member for member in members):
+        raise SqlError("a member of a SET has no comma in it")
+    return SqlType(Kind.TEXT, f"{name}({','.join(map(quoted_text, members))})", members=tuple(members))
+
+
+def bit_type(size: int = 1, *more: int) -> SqlType:
+    """BIT(size), a number without a sign.
+
+    :raises SqlError: it has no bits, or more than 64.
+    """
+    if more or not 1 <= size <= 64:
+        raise SqlError(f"BIT({size}) is not possible", hint="1 to 64 bits")
+    return SqlType(Kind.INTEGER, f"BIT({size})", low=0, high=2**size - 1)
 
 
 def decimal_type(precision: int = 10, scale: int = 0, *more: int) -> SqlType:
@@ -263,6 +293,8 @@ def implicit_default(type: SqlType) -> Value:
     """MySQL's value in stored rows for a new NOT NULL column without DEFAULT; None where it has no such value."""
     if type.kind is Kind.DECIMAL:
         return coerced(0, TableColumn("", type))
+    if type.members and not type.is_set:
+        return type.members[0]
     return _ZEROS.get(type.kind)
 
 
