@@ -153,7 +153,7 @@ def headrace_cluster(directory: Path, *, port: int = 0, more: Sequence[str] = ()
     # A machine that the load fills holds a process up for seconds; there is nobody to take a lost one's place here.
     patience = ["--dead-after", "10", "--session-timeout", "10"]
     command = [sys.executable, "-m", "headrace", "up", *data, *parts, *patience, *more]
-    with _running(command, port, directory / "cluster.log", serves=_is_well):
+    with _running(command, port, directory / "cluster.log", serves=is_well):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -189,7 +189,7 @@ def _takes(port: int) -> bool:
         return False
 
 
-def _is_well(port: int) -> bool:
+def is_well(port: int) -> bool:
     """A cluster takes connections before it serves."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
