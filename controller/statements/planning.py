@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -143,13 +144,16 @@ class SelectPlans:
     async def unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
         """What is done with a text, on the event loop only where that is short.
 
-        :raises SchemaChanged: meanwhile.
+        What comes of it is of the schema of the beginning; whoever evaluates it looks at its tables again.
+
+        :raises SchemaChanged: what the text names was altered meanwhile.
         """
         state = self._deployment.state
         if not self._texts.is_left(sql):
             return work(state)
         found = await self._texts.aside(lambda: work(state))
-        if self._deployment.state is not state:
+        now = self._deployment.state
+        if now is not state and not _names_the_same(sql, state.catalog, now.catalog):
             raise SchemaChanged("of the statement")
         return found
 
@@ -166,7 +170,10 @@ class SelectPlans:
 
     async def prepare(self, sent: SentSelect) -> PreparedSelect:
         """The full way: what to read it with, which is learnt where its text alone tells that."""
+        state = self._deployment.state
         select = await self.unless_long(sent.sql, lambda state: self.prepared(self.statement_of(sent, state), state))
+        if self._deployment.state is not state:
+            return replace(select, view=None)  # It may be another by now.
         self.learn(sent, select)
         return select
 
@@ -315,6 +322,23 @@ class SelectPlans:
             if len(self._compared) > PLANS:
                 del self._compared[next(iter(self._compared))]
         return name
+
+
+_NAME = re.compile(r"`([^`]+)`|([\w$\x80-\uffff]+)")
+
+
+def _names_the_same(sql: str, before: Catalog, after: Catalog) -> bool:
+    """Whether all tables and views that a text can mean are in two catalogs what they are in the other."""
+    pending, seen = {(quoted or name).lower() for quoted, name in _NAME.findall(sql)}, set[str]()
+    while pending:
+        name = pending.pop()
+        seen.add(name)
+        view = before.views.get(name)
+        if before.tables.get(name) != after.tables.get(name) or view != after.views.get(name):
+            return False
+        if view is not None:
+            pending |= view.reads - seen
+    return True
 
 
 def declared(state: State) -> tuple[object, ...]:

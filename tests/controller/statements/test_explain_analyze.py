@@ -1,17 +1,24 @@
-"""EXPLAIN ANALYZE runs a SELECT within its budget, and tells what each node did beside what was expected of it."""
+"""EXPLAIN ANALYZE runs a SELECT within its budget, and tells what each node did beside what was expected of it.
+
+Long texts are explained and answered while definitions come and go.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.embedded.local import LocalDeployment
 from controller.statements.shapes import AdHocMode
+from controller.statements.texts import SHORT_TEXT
 from domains.errors import LimitExceeded, ReadTimeout, Unsupported
+from migrations.parse.measure import SqlLimits
 from worker.adhoc.pool import Budget
+from worker.service.child_pool import ChildPool
 
 POSTS = 2_000
 SCHEMA = """
@@ -105,3 +112,53 @@ async def test_where_ad_hoc_is_off_it_is_refused(tmp_path: Path) -> None:
             await told(deployment, JOIN)
     finally:
         await deployment.close()
+
+
+@pytest.mark.parametrize("kind", ["", "EXPLAIN ", "EXPLAIN ANALYZE "])
+async def test_a_long_text_is_answered_under_ever_other_definitions(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    beside = ChildPool()
+    deployment.read_within(SqlLimits(), beside)
+    aside, made = deployment.selects.texts.aside, 0
+
+    async def disturbed(work: Callable[[], Any]) -> Any:
+        nonlocal made
+        found = await aside(work)
+        made += 1
+        await deployment.execute(f"CREATE VIEW v{made} AS SELECT id, {made} AS n FROM comments")
+        return found
+
+    monkeypatch.setattr(deployment.selects.texts, "aside", disturbed)
+    numbers = ", ".join(map(str, range(1_000, 1_900)))
+    assert len(numbers) > SHORT_TEXT
+    try:
+        (found,), _ = await deployment.execute(f"{kind}SELECT id FROM posts WHERE id IN (7, {numbers}) ORDER BY id")
+        assert made >= 2
+        assert kind or found.rows == ((7,), *((number,) for number in range(1_000, 1_900)))
+    finally:
+        await beside.close()
+
+
+async def test_a_long_text_waits_for_its_own_table(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = ChildPool()
+    deployment.read_within(SqlLimits(), beside)
+    aside, altered = deployment.selects.texts.aside, 0
+
+    async def disturbed(work: Callable[[], Any]) -> Any:
+        nonlocal altered
+        found = await aside(work)
+        if altered < 3:
+            altered += 1
+            await deployment.execute(f"ALTER TABLE posts ADD COLUMN c{altered} INT DEFAULT {altered}")
+        return found
+
+    monkeypatch.setattr(deployment.selects.texts, "aside", disturbed)
+    numbers = ", ".join(map(str, range(3_000, 3_900)))
+    try:
+        (found,), _ = await deployment.execute(f"SELECT * FROM posts WHERE id IN (7, {numbers})")
+        assert found.rows == ((7, 7, "post 7", 1, 2, 3),)
+    finally:
+        await beside.close()
