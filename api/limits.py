@@ -32,6 +32,12 @@ HEADER_OVERHEAD = 32
 CONNECTION_BYTES = 12_000
 """Of one that is idle: its socket, protocol, parser and timers."""
 
+SMALL_REQUEST = 2_000
+"""Bytes that come together. Such ones are taken beyond ``max_in_flight``, which a few clients with large bodies may use
+up: a poll, or KILL."""
+FOR_SMALL = 8
+"""Of ``max_in_flight`` the part that is for these alone."""
+
 Receive = Callable[[], Awaitable[Any]]
 
 
@@ -143,7 +149,8 @@ class Admission:
     def receive(self, size: int) -> HeadraceError | None:
         """Bytes of a request have come; the error where it is too much by now. They are released in either case."""
         self.received += size
-        if self.received <= self.limits.max_in_flight:
+        limit = self.limits.max_in_flight
+        if self.received <= (limit if size > SMALL_REQUEST else limit + limit // FOR_SMALL):
             return None
         self.count("max_in_flight")
         return Overloaded(

@@ -205,7 +205,8 @@ class LocalDeployment(Serving):
         return self.migrator.cancel(id)
 
     def count_outside(self, size: int) -> None:
-        self.dataflow.hosted.outside = size + bytes_beyond(self.dataflow.memory_limit)
+        dataflow = self.dataflow
+        dataflow.hosted.outside = size + dataflow.waiting_bytes + bytes_beyond(dataflow.memory_limit)
 
     # --- what there is --------------------------------------------------------------------------------------
 

@@ -117,6 +117,21 @@ async def test_pipelined_requests(protocol: Any) -> None:
         await is_quiet(site)
 
 
+async def test_small_requests_have_room_beside_large_bodies(protocol: Any) -> None:
+    """One client that uses ``max_in_flight`` up keeps nobody from a poll."""
+    head = b"POST /v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n"
+    small = asked("POST /v1/sql", b'{"sql": "SELECT 1"}')
+    async with served(protocol, Limits(max_in_flight=30_000)) as site:
+        async with client(site) as large, client(site) as poll:
+            large.say(head, b" " * 29_900)
+            await until(lambda: admission(site).received > 29_800)
+            for _ in range(20):
+                poll.say(small)
+                assert (await poll.hears())[0] == 200
+            assert not admission(site).refused
+        await is_quiet(site)
+
+
 async def test_bodies_in_flight(protocol: Any) -> None:
     """Of all connections together; one of usual size is taken still, and all once they have gone."""
     head = b"POST /v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: 9000\r\n\r\n"

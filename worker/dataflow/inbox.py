@@ -29,6 +29,9 @@ less, a brief hiccup of one worker would be felt by all who write, and with more
 OUTBOUND_CHECK = 0.02
 """Seconds between two looks whether there is room again, while requests wait for it."""
 
+INPUT_BYTES = 1_000
+"""Of one without rows: its closures, and who waits for it."""
+
 Run = Callable[[Batch, Answerer], None]
 
 
@@ -42,6 +45,8 @@ class Input:
 
     run: Run
     answer: Answerer
+    size: int = INPUT_BYTES
+    """Bytes that it takes, about."""
 
 
 class Inbox:
@@ -57,6 +62,8 @@ class Inbox:
         self.outbound_waiting = outbound_waiting
         self.now = now
         self.stopping = False
+        self.bytes = 0
+        """That what waits takes."""
         self._refused: HeadraceError | None = None
         self._arrived = arrived or Condition()
         self._always: deque[Input] = deque()
@@ -83,6 +90,7 @@ class Inbox:
             if limited and not always and len(self._requests) >= INBOX_MAX:
                 raise Overloaded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
             (self._always if always else self._requests).append(one)
+            self.bytes += one.size
             self._arrived.notify()
 
     def rest(self, one: Input, seconds: float) -> None:
@@ -90,6 +98,7 @@ class Inbox:
         takes."""
         with self._arrived:
             self._resting.append(one)
+            self.bytes += one.size
             self._rested = self.now() + seconds
 
     def take(self) -> list[Input]:
@@ -103,6 +112,8 @@ class Inbox:
                 rest = 0.0 if self.stopping or not self._resting else self._rested - self.now()
                 if self._resting and rest <= 0:
                     taken += _first(self._resting, 1)
+                if taken:
+                    self.bytes -= sum([one.size for one in taken])
                 if taken or (self.stopping and not self._requests):
                     return taken
                 waits = [OUTBOUND_CHECK] * full + [rest] * bool(self._resting)
@@ -116,7 +127,9 @@ class Inbox:
     def insert(self, run: Run) -> None:
         """An input that nobody waits for, and nothing refuses: where nothing is taken any more, it is not done."""
         with self._arrived:
-            self._always.append(Input(run, lambda outcome: None))
+            one = Input(run, lambda outcome: None)
+            self._always.append(one)
+            self.bytes += one.size
             self._arrived.notify()
 
     def stop(self) -> None:
@@ -130,6 +143,7 @@ class Inbox:
         """Take nothing more, and what waits is not done."""
         with self._arrived:
             self._refused = error
+            self.bytes = 0
             return [one for queue in self.queues for one in _first(queue, len(queue))]
 
 

@@ -26,19 +26,21 @@ from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row
 from domains.plan.commands import Command, Feed, Follow, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Once, Operation, Outcome, Publish
+from domains.plan.packets import Clock, Failed, Filled, Insert, Once, Operation, Outcome, Publish
 from domains.store.storage import Store, unknown_outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
 from worker.dataflow.crowding import Reader
 from worker.dataflow.domain_host import DomainHost, StepBroken
 from worker.dataflow.group_commit import Deliver, GroupCommit
 from worker.dataflow.hosted_domain import TokenWait
-from worker.dataflow.inbox import Inbox, Input, Run
+from worker.dataflow.inbox import INPUT_BYTES, Inbox, Input, Run
 from worker.dataflow.pacing import Paces, Sliced, Stretch
 from worker.dataflow.reading_together import JointRead, WantedKeys
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.rocks.store import RocksStore
 
+VALUE_BYTES = 64
+"""Of a row that waits to be written, with its share of the tuple: a short text, or a number."""
 BATCH_SECONDS = 0.05
 """After so long a batch takes no further input. While a server is cold one page may fill for as long as that, and all
 that have come meanwhile would be answered together: when the last of them is filled."""
@@ -173,19 +175,26 @@ class DataflowThread:
     def waiting_inputs(self) -> int:
         return len(self._inbox)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """That these take, about."""
+        return self._inbox.bytes
+
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def write(
         self, domain: DomainIndex, operation: Operation, schema: int | None = None, once: Once | None = None
     ) -> Future[Outcome]:
         """``schema`` is the version of the table that the operation was made for; NotHere where it has another then."""
-        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch, schema, once))
+        write, size = self.hosted.write, _size_of(operation)
+        return self._ask(lambda batch, answer: write(domain, operation, answer, batch, schema, once), size)
 
     def write_for(
         self, answer: Answerer, domain: DomainIndex, operation: Operation, schema: int, once: Once | None = None
     ) -> None:
         """The same, told to ``answer`` on the flusher's thread. Raises where it is not taken."""
-        self._enter(Input(lambda batch, told: self.hosted.write(domain, operation, told, batch, schema, once), answer))
+        write, size = self.hosted.write, _size_of(operation)
+        self._enter(Input(lambda batch, told: write(domain, operation, told, batch, schema, once), answer, size))
 
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
@@ -329,19 +338,26 @@ class DataflowThread:
         self._put(run, future, always=True)
         return future
 
-    def _ask(self, run: Run) -> Future[Outcome]:
+    def _ask(self, run: Run, size: int = INPUT_BYTES) -> Future[Outcome]:
         future: Future[Outcome] = Future()
-        self._put(run, future)
+        self._put(run, future, size=size)
         return future
 
     def _put(
-        self, run: Run, future: Future[Any], *, limited: bool = True, always: bool = False, revocable: bool = False
+        self,
+        run: Run,
+        future: Future[Any],
+        *,
+        limited: bool = True,
+        always: bool = False,
+        revocable: bool = False,
+        size: int = INPUT_BYTES,
     ) -> None:
         # A caller may go away, but what was begun is carried through: from here on nobody can cancel the future,
         # and setting its result cannot fail.
         if not revocable:
             future.set_running_or_notify_cancel()
-        self._enter(Input(run, _answerer(future)), limited=limited, always=always)
+        self._enter(Input(run, _answerer(future), size), limited=limited, always=always)
 
     def _enter(self, one: Input, *, limited: bool = True, always: bool = False) -> None:
         if self.failure is not None:
@@ -449,3 +465,9 @@ def _answerer(future: Future[Any]) -> Answerer:
             future.set_result(outcome)
 
     return answer
+
+
+def _size_of(operation: Operation) -> int:
+    """Of the input that it becomes, in bytes, about: long texts are counted where they were received."""
+    rows = operation.rows if isinstance(operation, Insert) else ()
+    return INPUT_BYTES + (len(rows) * len(rows[0]) * VALUE_BYTES if rows else 0)

@@ -278,7 +278,7 @@ def _count_beyond(dataflow: DataflowThread) -> Callable[[], None]:
     timers: list[asyncio.TimerHandle] = []
 
     def count() -> None:
-        dataflow.hosted.outside = bytes_beyond(dataflow.memory_limit)
+        dataflow.hosted.outside = dataflow.waiting_bytes + bytes_beyond(dataflow.memory_limit)
         timers[:] = [loop.call_later(COUNT_SECONDS, count)]
 
     count()
