@@ -6,7 +6,7 @@ built beside the running ones and become visible at the end); tables that go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -55,16 +55,19 @@ from migrations.statements.statement import (
 # built anew.
 
 
-def outdated_views(state: State, schema: TableSchema) -> Iterator[ViewDefinition]:
-    """The ad-hoc views that no longer mean what they meant once the table has this schema.
+def outdated_views(state: State, schema: TableSchema, *, cascade: bool = False) -> list[ViewDefinition]:
+    """The views that no longer mean what they meant once the table has this schema, or can no longer be understood:
+    those of SELECTs without a name, and the others only with ``cascade``.
 
-    :raises StillInUse: a view that has a name is among them, or can no longer be understood.
+    :raises StillInUse: there are others; with all of them.
     """
     before = state.catalog.table(schema.name)
-    if before.columns == schema.columns:
-        return  # Indexes have no meaning, only a price.
+    if before.columns == schema.columns and before.order == schema.order:
+        return []  # Indexes have no meaning, only a price.
+    outdated: list[ViewDefinition] = []
+    reasons: dict[str, str] = {}
     after = state.catalog.with_table(schema)
-    aligned = [state.catalog.with_table(_aligned(one, other)) for one, other in ((before, schema), (schema, before))]
+    aligned = [state.catalog.with_table(each) for each in _aligned_with_types(before, schema)]
     graph = state.joint.copy()  # One for all: a number says which node it is only within one graph.
     for name in state.catalog.dependents(schema.name):
         view = state.catalog.views[name.lower()]
@@ -74,10 +77,19 @@ def outdated_views(state: State, schema: TableSchema) -> Iterator[ViewDefinition
             reason = f'it would read other columns of "{schema.name}"'
         except HeadraceError as error:
             same, reason = False, error.message
-        if not same and not view.ad_hoc:
-            raise StillInUse(f'view "{name}" needs it: {reason}', hint="drop the view first")
         if not same:
-            yield view
+            outdated.append(view)
+            if not view.ad_hoc:
+                reasons[name] = reason
+    if reasons and not cascade:
+        first, *others = reasons
+        more = f" (and so do {', '.join(others)})" if others else ""
+        raise StillInUse(f'view "{first}" needs it: {reasons[first]}{more}', hint=_dropped_first(reasons))
+    return outdated
+
+
+def _dropped_first(views: Collection[str]) -> str:
+    return f"drop {'the view' if len(views) == 1 else 'these views'} first"
 
 
 def rebuilt_views(state: State, old: ViewDefinition, new: ViewDefinition) -> list[tuple[ViewDefinition, PlannedView]]:
@@ -115,8 +127,7 @@ def _kept_columns(
     by_name = {column.name.lower(): column for column in new.columns}
     kept = [by_name.pop(column.name.lower(), None) for column in old.columns]
     if readers:
-        names = [f'"{view.name}"' for view in readers]
-        who = f"view {names[0]} reads" if len(names) == 1 else f"views {', '.join(names[:-1])} and {names[-1]} read"
+        who = _called([view.name for view in readers])
         for before, after in zip(old.columns, kept, strict=True):
             lost = f'which would have no column "{before.name}"' if after is None else ""
             if after is not None and after.type != before.type:
@@ -126,6 +137,12 @@ def _kept_columns(
     grown = (*old.columns, *by_name.values())
     one, other = (tuple(TableColumn(each.name, each.type) for each in some) for some in (old.columns, grown))
     return TableSchema(old.name, one), TableSchema(old.name, other)
+
+
+def _called(views: Sequence[str]) -> str:
+    """``view "a" reads``, ``views "a" and "b" read``."""
+    names = [f'"{view}"' for view in views]
+    return f"view {names[0]} reads" if len(names) == 1 else f"views {', '.join(names[:-1])} and {names[-1]} read"
 
 
 def _shown(things: Iterable[Column | Parameter]) -> list[tuple[object, ...]]:
@@ -145,6 +162,19 @@ def _come_to_the_same(view: ViewDefinition, catalogs: Iterable[Catalog], graph: 
     """Whether the view comes to the same nodes in all of the catalogs."""
     one, *others = (plan_view(each, graph, view.name, view.relation, columns=view.columns) for each in catalogs)
     return all(other == one for other in others)
+
+
+def _aligned_with_types(before: TableSchema, after: TableSchema) -> tuple[TableSchema, TableSchema]:
+    """Both aligned. A column of another type stands twice on each side, once with each type, and has its own name where
+    that side has it: so it is one and the same only to a view that does not read it."""
+    before, after = replace(before, order=()), replace(after, order=())  # To a view that runs, that is no difference.
+    old, new = list(_aligned(before, after).columns), list(_aligned(after, before).columns)
+    for place, (one, other) in enumerate(zip(before.columns, after.columns, strict=False)):
+        if one.type != other.type and not one.dropped and not other.dropped:
+            old.append(TableColumn(f"\0new {place}", other.type))
+            new.append(other)
+            new[place] = replace(one, name=f"\0old {place}")
+    return replace(before, columns=tuple(old)), replace(after, columns=tuple(new))
 
 
 def _aligned(schema: TableSchema, other: TableSchema) -> TableSchema:
@@ -292,16 +322,16 @@ class _Work:
         match statement:
             case CreateTableStatement():
                 self._create_table(statement)
-            case AlterTableStatement(table=table, schema=schema):
-                self._alter_table(table, schema)
+            case AlterTableStatement(table=table, schema=schema, cascade=cascade):
+                self._alter_table(table, schema, cascade=cascade)
             case CreateIndex(table=table, schema=schema) | DropIndex(table=table, schema=schema):
                 self._alter_table(table, schema)
-            case DropTableStatement(name=name, if_exists=if_exists):
-                self._drop_table(name, if_exists)
+            case DropTableStatement(name=name, if_exists=if_exists, cascade=cascade):
+                self._drop_table(name, if_exists, cascade=cascade)
             case CreateView():
                 self._create_view(statement)
-            case DropView(name=name, if_exists=if_exists):
-                self._drop_view(name, if_exists)
+            case DropView(name=name, if_exists=if_exists, cascade=cascade):
+                self._drop_view(name, if_exists, cascade=cascade)
             case _:
                 raise Unsupported("a migration takes CREATE, ALTER and DROP statements only")
 
@@ -320,9 +350,11 @@ class _Work:
             self.meanings.clear()
             self._at_table(schema, commands.CreateTable(schema), f"create table {schema.name}")
 
-    def _alter_table(self, table: str, schema: TableSchema) -> None:
+    def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
         before = self.state.catalog.table(table).indexes
-        for view in list(outdated_views(self.state, schema)):
+        for view in outdated_views(self.state, schema, cascade=cascade):
+            for name in self.state.catalog.dependents(view.name):
+                self._forget(self.state.catalog.views[name.lower()])
             self._forget(view)
         self.state.catalog = self.state.catalog.with_table(schema)
         self.meanings.clear()
@@ -334,16 +366,19 @@ class _Work:
     def _at_table(self, schema: TableSchema, command: commands.Command, text: str) -> None:
         self.tables.extend(at_table(schema, self.state.shards, command, text))
 
-    def _drop_table(self, name: str, if_exists: bool) -> None:
+    def _drop_table(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog
         if name.lower() not in catalog.tables:
             if if_exists:
                 return
             catalog.table(name)
         views = [catalog.views[view.lower()] for view in catalog.dependents(name)]
-        needed = next((view for view in views if not view.ad_hoc), None)
-        if needed is not None:
-            raise StillInUse(f'view "{needed.name}" reads table "{name}"', hint="drop the view first")
+        named = [view.name for view in views if not view.ad_hoc]
+        if named and not cascade:
+            raise StillInUse(
+                f'{_called(named)} table "{name}"',
+                hint=f"{_dropped_first(named)}, or DROP TABLE … CASCADE them with it",
+            )
         for view in views:
             self._forget(view)
         schema = catalog.table(name)
@@ -385,7 +420,7 @@ class _Work:
             self.planned[lower] = planned
         self._forget(old)
 
-    def _drop_view(self, name: str, if_exists: bool) -> None:
+    def _drop_view(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog
         view = catalog.views.get(name.lower())
         if view is None:
@@ -393,10 +428,11 @@ class _Work:
                 return
             catalog.relation(name)
             raise Unsupported(f'"{name}" is a table', hint="use DROP TABLE")
-        for other in catalog.dependents(name):
-            reader = catalog.views[other.lower()]
-            if not reader.ad_hoc:
-                raise StillInUse(f'view "{other}" reads view "{name}"', hint="drop it first")
+        readers = [catalog.views[other.lower()] for other in catalog.dependents(name)]
+        named = [reader.name for reader in readers if not reader.ad_hoc]
+        if named and not cascade:
+            raise StillInUse(f'{_called(named)} view "{name}"', hint=_dropped_first(named))
+        for reader in readers:
             self._forget(reader)
         self._forget(view)
 

@@ -36,6 +36,7 @@ def schema_to_json(schema: TableSchema) -> dict[str, Any]:
     document = asdict(schema)
     for column, live in zip(document["columns"], schema.columns, strict=True):
         column["default"] = value_to_json(live.default)
+        column["initial"] = value_to_json(live.initial)
     return document
 
 
@@ -50,6 +51,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
                 **column,
                 "type": type_from_json(column["type"]),
                 "default": value_from_json(column["default"]),
+                "initial": value_from_json(column.get("initial")),
                 "generated": StoredExpression(**column["generated"]) if column.get("generated") else None,
             }
         )
@@ -69,6 +71,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         checks=tuple(
             Check(check["name"], StoredExpression(**check["condition"])) for check in document.get("checks", ())
         ),
+        order=tuple(document.get("order", ())),
     )
 
 

@@ -21,6 +21,7 @@ Rows are tuples. A column never mixes ``1``, ``True`` and ``1.0``, which Python 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -131,6 +132,9 @@ class TableColumn:
     generated: StoredExpression | None = None
     """Its value is computed of the row when that is written, whether it is declared VIRTUAL or STORED."""
     virtual: bool = False
+    initial: Value = None
+    """The value in rows that were stored before the column came, where ``has_initial``; else it is ``default``."""
+    has_initial: bool = False
 
 
 UNKNOWN_GENERATION = -1
@@ -159,12 +163,14 @@ class TableSchema:
     generation: int = 0
     """Number of tables of the same name that were dropped before this one was created (``sharding.base_shard``)."""
     checks: tuple[Check, ...] = ()
+    order: tuple[int, ...] = ()
+    """Positions in the order in which columns are shown, where FIRST or AFTER have changed it; others come behind."""
 
     @property
     def shard_column(self) -> int:
         if self.shard_by is not None:
             return self.shard_by
-        return self.primary_key[0] if self.primary_key else self.live()[0]
+        return self.primary_key[0] if self.primary_key else min(self.live())
 
     def position(self, name: str) -> int | None:
         """The position of the live column ``name`` (in any case), or None."""
@@ -179,5 +185,8 @@ class TableSchema:
         return UNKNOWN_GENERATION in (self.generation, other.generation) or self.generation == other.generation
 
     def live(self) -> tuple[int, ...]:
-        """The positions of the columns that are not dropped."""
-        return tuple(i for i, column in enumerate(self.columns) if not column.dropped)
+        """The positions of the columns that are not dropped, in the order in which they are shown."""
+        places: Iterable[int] = range(len(self.columns))
+        if self.order:
+            places = (*self.order, *(place for place in places if place not in self.order))
+        return tuple([place for place in places if not self.columns[place].dropped])

@@ -191,8 +191,9 @@ def best_key(schema: TableSchema, indexes: Iterable[Columns], tied: Collection[i
 
 
 def added_values(old: TableSchema, new: TableSchema) -> Row:
-    """The values that ALTER TABLE appends to each stored row: the defaults of the appended columns, else NULL."""
-    return tuple(column.default for column in new.columns[len(old.columns) :])
+    """The values that ALTER TABLE appends to each stored row: the defaults that the appended columns came with, else
+    NULL."""
+    return tuple(column.initial if column.has_initial else column.default for column in new.columns[len(old.columns) :])
 
 
 # Numbered streams of writes: whoever sends a write again, not knowing whether it was done, does not do it twice.

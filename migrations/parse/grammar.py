@@ -141,6 +141,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.AddConstraint: frozenset(("expressions",)),
     exp.AlterRename: frozenset(("this",)),
     exp.RenameColumn: frozenset(("this", "to", "exists")),
+    exp.RenameIndex: frozenset(("this", "to")),
     exp.ModifyColumn: frozenset(("this", "rename_from")),
     exp.AlterColumn: frozenset(("this", "default", "drop", "allow_null", "visible", "dtype", "comment")),
     exp.AlterIndex: frozenset(("this", "visible")),

@@ -31,6 +31,8 @@ class DropTableStatement:
     name: str
     """As the catalog has it, if it has it."""
     if_exists: bool = False
+    cascade: bool = False
+    """With the views that read it, and those that read these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class AlterTableStatement:
     An appended column's ``default`` is what the rows that are stored get, also where ``has_default`` is false (a NOT
     NULL column without DEFAULT pads with zero or the empty string). It may be the schema that the table has.
     """
+    cascade: bool = False
+    """With the views that would not be what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class DropView:
     name: str
     """As the catalog has it, if it has it."""
     if_exists: bool = False
+    cascade: bool = False
+    """With the views that read it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import headrace
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running
 from headrace.embedding import Embedded
-from headrace.errors import ConstraintViolation
+from headrace.errors import ConstraintViolation, StillInUse
 
 SCHEMA = """
 CREATE TABLE t (id INT NOT NULL PRIMARY KEY, n INT, double_n INT AS (n * 2) STORED,
@@ -83,3 +83,85 @@ def test_computed_columns_and_checks(db: Embedded, tmp_path: Path, shards: int) 
             with opened(tmp_path / f"restored{number}", shards, None) as again:
                 assert rows(again, "SELECT * FROM t") == expected
                 check_rules(again)
+
+
+ALTERED = """
+CREATE TABLE a (id INT NOT NULL PRIMARY KEY, n SMALLINT DEFAULT 1, name VARCHAR(5));
+CREATE EXT VIEW named AS SELECT id, name FROM a WHERE name = ?;
+CREATE VIEW counted AS SELECT name, COUNT(*) AS rows_of FROM a GROUP BY name
+"""
+
+
+def seen(db: Embedded) -> tuple[Any, ...]:
+    """The views' answers, and all rows of the table."""
+    looked_up = [tuple(row.values()) for row in db.view("named").lookup(name="x")]
+    return sorted(looked_up), rows(db, "SELECT * FROM counted"), rows(db, "SELECT * FROM a")
+
+
+def test_altered_columns_keep_their_rows_and_views(db: Embedded, tmp_path: Path, shards: int) -> None:
+    """Each ALTER between two archivings, so that segments of every schema are folded together."""
+    db.execute(ALTERED)
+    db.execute("INSERT INTO a (id, name) VALUES (1, 'x'), (2, 'y')")
+    db.send(calls.archive())
+    states: list[tuple[str, tuple[Any, ...]]] = []
+    statements = (
+        "ALTER TABLE a ADD COLUMN b INT NOT NULL DEFAULT 3",
+        "ALTER TABLE a ALTER COLUMN b SET DEFAULT 9",
+        "ALTER TABLE a RENAME COLUMN n TO m",
+        "ALTER TABLE a MODIFY m BIGINT NULL DEFAULT 5000000000",
+        "ALTER TABLE a CHANGE b bb BIGINT DEFAULT 10",
+        "ALTER TABLE a ALTER bb DROP DEFAULT, ADD COLUMN first_one INT DEFAULT 0 FIRST",
+        "ALTER TABLE a MODIFY first_one INT DEFAULT 0 AFTER id, MODIFY name VARCHAR(5) FIRST",
+    )
+    for number, statement in enumerate(statements, 3):
+        states.append((moment(), seen(db)))
+        db.execute(statement)
+        assert seen(db)[:2] == states[-1][1][:2], statement
+        db.execute(f"INSERT INTO a (id, name) VALUES ({number}, 'x')")
+        db.execute("UPDATE a SET name = 'x' WHERE id = 2" if number == 5 else f"DELETE FROM a WHERE id = {number - 3}")
+        db.send(calls.archive())
+    later = [(id, 5000000000, b) for id, b in ((7, 10), (8, None), (9, None))]
+    shown = [row[0] for row in db.execute("SHOW COLUMNS FROM a").rows]
+    assert shown == ["name", "id", "first_one", "m", "bb"]
+    assert rows(db, "SELECT id, m, bb FROM a") == [(2, 1, 3), *later]
+    back_up_running(db, str(tmp_path / "backup"))
+    for number, (as_of, expected) in enumerate([*states, (None, seen(db))]):
+        restore(str(tmp_path / "backup"), tmp_path / f"restored{number}", as_of=as_of)
+        for _ in range(2):
+            with opened(tmp_path / f"restored{number}", shards, None) as again:
+                assert seen(again) == expected, statements[:number]
+
+
+def test_rows_from_before_a_column_keep_what_it_came_with(db: Embedded, tmp_path: Path, shards: int) -> None:
+    db.execute(ALTERED)
+    db.execute("INSERT INTO a (id, name) VALUES (1, 'x'), (2, 'y')")
+    db.send(calls.archive())
+    db.execute("ALTER TABLE a ADD COLUMN b INT NOT NULL DEFAULT 3")
+    db.execute("ALTER TABLE a ALTER COLUMN b SET DEFAULT 9")
+    db.execute("INSERT INTO a (id, name) VALUES (3, 'z')")
+    back_up_running(db, str(tmp_path / "backup"))
+    restore(str(tmp_path / "backup"), tmp_path / "restored")
+    with opened(tmp_path / "restored", shards, None) as again:
+        for one in (db, again):
+            assert rows(one, "SELECT id, b FROM a") == [(1, 3), (2, 3), (3, 9)]
+
+
+def test_what_views_read_is_refused_with_all_of_them_and_goes_with_cascade(db: Embedded) -> None:
+    db.execute(ALTERED)
+    for statement in (
+        "ALTER TABLE a RENAME COLUMN name TO called",
+        "ALTER TABLE a MODIFY name VARCHAR(9)",
+        "ALTER TABLE a DROP COLUMN name",
+    ):
+        with pytest.raises(StillInUse, match=r'view "named" needs it.*counted'):
+            db.execute(statement)
+    with pytest.raises(StillInUse, match='views "named" and "counted" read table "a"'):
+        db.execute("DROP TABLE a")
+    db.execute("INSERT INTO a (id, name) VALUES (1, 'x')")
+    assert seen(db)[:2] == ([(1, "x")], [("x", 1)])
+    db.execute("CREATE VIEW ids AS SELECT id FROM a")
+    db.execute("ALTER TABLE a DROP COLUMN name CASCADE")
+    assert sorted(view["name"] for view in db.views()) == ["ids"]
+    assert rows(db, "SELECT * FROM ids") == [(1,)]
+    db.execute("DROP TABLE a CASCADE")
+    assert not db.views()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
+from domains.language.json_rows import schema_from_json, schema_to_json
+from domains.language.types import TableSchema
+from domains.store.storage import added_values
+from migrations.catalog import Catalog
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 from tests.migrations.statement_catalog import CATALOG, names, one, perform, schema_of
 
@@ -46,6 +52,9 @@ NOTHING = [
     "ALTER TABLE stories ADD COLUMN IF NOT EXISTS id INT",
     "ALTER TABLE stories DROP COLUMN IF EXISTS q",
     "ALTER TABLE stories ADD FOREIGN KEY (author) REFERENCES x (y)",
+    "ALTER TABLE stories DROP FOREIGN KEY f",
+    "ALTER TABLE stories ENGINE=InnoDB, COMMENT 'x', ALGORITHM=INPLACE, LOCK=NONE",
+    "ALTER TABLE stories AUTO_INCREMENT = 100",
     "CREATE INDEX IF NOT EXISTS by_author ON stories (id)",
 ]
 
@@ -55,7 +64,7 @@ def test_where_there_is_nothing_to_do_the_schema_stays(sql: str) -> None:
     assert one(sql) == AlterTableStatement("stories", CATALOG.table("stories"))
 
 
-THERE = "ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there"
+THERE = "columns and indexes can be added, changed and dropped"
 COPY = "make a new table and copy: INSERT … SELECT"
 WRONG: list[tuple[str, type[HeadraceError], str]] = [
     (
@@ -80,11 +89,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         SqlError,
         'column "log.weight" is the last column of "log" (DROP TABLE log)',
     ),
-    (
-        "ALTER TABLE votes ADD a INT AFTER user",
-        Unsupported,
-        "ADD COLUMN … FIRST and AFTER (a new column comes last; name columns in SELECT)",
-    ),
+    ("ALTER TABLE votes ADD a INT AFTER usr", UnknownName, 'unknown column "votes.usr"'),
+    ("ALTER TABLE votes MODIFY user INT AFTER user", SqlError, 'column "user" cannot come after itself'),
     (
         "ALTER TABLE votes ADD a INT UNIQUE",
         Unsupported,
@@ -112,11 +118,24 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ),
     ("ALTER TABLE votes DROP PRIMARY KEY", Unsupported, f"ALTER TABLE … DROP PRIMARY KEY ({THERE})"),
     ("ALTER TABLE votes RENAME TO v", Unsupported, f"ALTER TABLE … RENAME TO ({THERE})"),
-    ("ALTER TABLE votes RENAME COLUMN user TO u", Unsupported, f"ALTER TABLE … RENAME COLUMN ({THERE})"),
-    ("ALTER TABLE votes MODIFY COLUMN user BIGINT", Unsupported, f"ALTER TABLE … MODIFY and CHANGE ({THERE})"),
-    ("ALTER TABLE votes CHANGE user u INT", Unsupported, f"ALTER TABLE … MODIFY and CHANGE ({THERE})"),
-    ("ALTER TABLE votes ALTER COLUMN user SET DEFAULT 3", Unsupported, f"ALTER TABLE … ALTER COLUMN ({THERE})"),
-    ("ALTER TABLE votes ENGINE=InnoDB", Unsupported, "ALTER TABLE with table options"),
+    ("ALTER TABLE votes RENAME COLUMN user TO Story_Id", AlreadyExists, 'column "votes.Story_Id" exists'),
+    (
+        "ALTER TABLE votes MODIFY COLUMN user SMALLINT",
+        Unsupported,
+        'SMALLINT for column "votes.user", which is INT (a type that holds all its values, or ADD COLUMN user_2 SMALLINT',
+    ),
+    ("ALTER TABLE votes MODIFY COLUMN user INT UNSIGNED", Unsupported, 'INT UNSIGNED for column "votes.user"'),
+    ("ALTER TABLE votes MODIFY COLUMN user TEXT", Unsupported, 'TEXT for column "votes.user"'),
+    ("ALTER TABLE stories MODIFY score DECIMAL(8,3)", Unsupported, 'DECIMAL(8,3) for column "stories.score"'),
+    ("ALTER TABLE stories MODIFY title VARCHAR(7)", Unsupported, 'VARCHAR(7) for column "stories.title"'),
+    ("ALTER TABLE stories MODIFY title VARCHAR(99) NOT NULL", Unsupported, 'NOT NULL for column "stories.title"'),
+    ("ALTER TABLE stories MODIFY id INT", Unsupported, 'MODIFY of column "stories.id" that gives or takes AUTO_INC'),
+    ("ALTER TABLE votes MODIFY user INT UNIQUE", Unsupported, 'MODIFY of column "votes.user" with a key'),
+    ("ALTER TABLE votes ALTER COLUMN user SET DEFAULT 'x'", SqlError, 'the default of column "user" does not fit'),
+    ("ALTER TABLE stories ALTER id SET DEFAULT 3", SqlError, 'column "id" cannot have a DEFAULT'),
+    ("ALTER TABLE votes DROP CHECK c", UnknownName, 'unknown check "votes.c"'),
+    ("ALTER TABLE stories RENAME INDEX by_author TO by_author_2, RENAME INDEX x TO y", UnknownName, "unknown index"),
+    ("ALTER TABLE votes COLLATE utf8mb4_general_ci", Unsupported, 'collation "utf8mb4_general_ci"'),
     ("ALTER VIEW VoteCount AS SELECT 1", Unsupported, "ALTER VIEW (CREATE OR REPLACE VIEW)"),
     ("CREATE INDEX by_author ON stories (id)", AlreadyExists, 'index "by_author" of table "stories" exists'),
     (
@@ -142,3 +161,44 @@ def test_a_unique_column_and_the_index_of_auto_increment_stay() -> None:
         one("ALTER TABLE t DROP b", catalog=catalog)
     with pytest.raises(StillInUse, match='index "k" serves AUTO_INCREMENT column "a"'):
         one("DROP INDEX k ON t", catalog=catalog)
+
+
+def altered(*actions: str) -> TableSchema:
+    text = "CREATE TABLE t (a INT NOT NULL DEFAULT 1, b VARCHAR(5), c DECIMAL(4,2), d DATETIME, KEY k (b))"
+    return perform("; ".join([text, *(f"ALTER TABLE t {action}" for action in actions)]), Catalog()).table("t")
+
+
+def test_columns_are_shown_first_and_after_others_and_stored_where_they_are() -> None:
+    schema = altered("ADD x INT FIRST", "ADD y INT AFTER b", "MODIFY d DATETIME AFTER a, ADD z INT", "DROP c")
+    assert names(schema, schema.live()) == ("x", "a", "d", "b", "y", "z")
+    assert [column.name for column in schema.columns] == ["a", "b", "c", "d", "x", "y", "z"]
+    assert altered("ADD x INT FIRST", "MODIFY x INT AFTER d").order == ()
+
+
+def test_a_changed_column_is_what_its_definition_says() -> None:
+    schema = altered("CHANGE a aa BIGINT DEFAULT 7", "MODIFY b TEXT", "MODIFY c DECIMAL(9,2) DEFAULT 1.5")
+    a, b, c, _ = schema.columns
+    assert (a.name, a.type.name, a.nullable, a.default, a.has_default) == ("aa", "BIGINT", True, 7, True)
+    assert (b.type.name, c.type.name, str(c.default)) == ("TEXT", "DECIMAL(9,2)", "1.50")
+    assert schema_from_json(json.loads(json.dumps(schema_to_json(schema)))) == schema
+
+
+def test_what_stored_rows_have_does_not_follow_the_default() -> None:
+    before = altered()
+    schema = altered(
+        "ADD x INT DEFAULT 3, ADD y INT", "ALTER x SET DEFAULT 4, ALTER y SET DEFAULT 5", "ALTER x DROP DEFAULT"
+    )
+    assert added_values(before, schema) == (3, None)
+    assert [(column.default, column.has_default) for column in schema.columns[-2:]] == [(None, False), (5, True)]
+    assert schema_from_json(json.loads(json.dumps(schema_to_json(schema)))) == schema
+
+
+def test_a_check_goes_by_its_name() -> None:
+    text = "CREATE TABLE t (a INT, b INT AS (a), CONSTRAINT c CHECK (a > 0), CHECK (a < 9))"
+    schema = perform(f"{text}; ALTER TABLE t DROP CHECK C, DROP CONSTRAINT t_chk_1", Catalog()).table("t")
+    assert schema.checks == ()
+    for action in ("DROP COLUMN a", "RENAME COLUMN a TO x", "MODIFY a BIGINT"):
+        with pytest.raises(StillInUse, match=r'generated column "b" reads column "t[.]a"'):
+            perform(f"{text}; ALTER TABLE t DROP CHECK c, DROP CHECK t_chk_1; ALTER TABLE t {action}", Catalog())
+        with pytest.raises(StillInUse, match=r'check "c" reads column "t[.]a"'):
+            perform(f"{text}; ALTER TABLE t {action}", Catalog())

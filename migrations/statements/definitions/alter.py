@@ -14,11 +14,17 @@ from domains.language.types import TableColumn, TableSchema
 from migrations.catalog import Catalog, unknown
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
-from migrations.statements.definitions.columns import column_declaration, implicit_default, key_columns
-from migrations.statements.definitions.conditions import refuse_read
+from migrations.statements.definitions.columns import (
+    check_collation,
+    column_declaration,
+    implicit_default,
+    key_columns,
+)
+from migrations.statements.definitions.conditions import refuse_read, without_check
 from migrations.statements.definitions.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
+from migrations.statements.definitions.modify import default_changed, modified, placed, renamed
 from migrations.statements.definitions.sharded import refuse_dropping
-from migrations.statements.names import column_position, known_table, located
+from migrations.statements.names import checked, column_position, known_table, located
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 
 
@@ -28,12 +34,29 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     if alter.args.get("kind") == "VIEW":
         raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
     schema = known_table(catalog, alter.this)
+    for option in alter.args.get("options") or ():
+        _refuse_option(option)
     actions = alter.args.get("actions") or []
-    if not actions:
-        raise Unsupported("ALTER TABLE with table options", hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX")
     for action in actions:
         schema = _act(schema, action)
-    return AlterTableStatement(schema.name, schema)
+    return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
+
+
+def _refuse_option(option: exp.Expr) -> None:
+    """ENGINE, COMMENT, ALGORITHM, LOCK and the like say nothing here, as in CREATE TABLE."""
+    if isinstance(option, (exp.CollateProperty, exp.CharacterSetProperty)):
+        check_collation(option.this.name)
+    elif not isinstance(option, _IDLE_OPTIONS):
+        raise Unsupported(f"ALTER TABLE with {words(option)}", hint="leave it out")
+
+
+_IDLE_OPTIONS = (
+    exp.AlgorithmProperty,
+    exp.AutoIncrementProperty,
+    exp.EngineProperty,
+    exp.LockProperty,
+    exp.SchemaCommentProperty,
+)
 
 
 def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableStatement:
@@ -69,6 +92,18 @@ def _act(schema: TableSchema, action: exp.Expr) -> TableSchema:
         return _add_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
+    if isinstance(action, exp.Drop) and action.args.get("kind") in ("CHECK", "CONSTRAINT"):
+        return _without_constraint(schema, _dropped(action), action.args["kind"])
+    if isinstance(action, exp.Drop) and action.args.get("kind") == "FOREIGN KEY":
+        return schema  # None is kept.
+    if isinstance(action, exp.RenameColumn):
+        return renamed(schema, action.this, action.args["to"].name)
+    if isinstance(action, exp.RenameIndex):
+        return _renamed_index(schema, action)
+    if isinstance(action, exp.ModifyColumn):
+        return modified(schema, action)
+    if isinstance(action, exp.AlterColumn):
+        return default_changed(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
         return _without_index(schema, _known_index(schema, _dropped(action)))
     if isinstance(action, exp.AddConstraint):
@@ -77,15 +112,30 @@ def _act(schema: TableSchema, action: exp.Expr) -> TableSchema:
         return schema
     names: dict[type[exp.Expr], str] = {
         exp.AlterRename: "RENAME TO",
-        exp.RenameColumn: "RENAME COLUMN",
-        exp.ModifyColumn: "MODIFY and CHANGE",
-        exp.AlterColumn: "ALTER COLUMN",
         exp.DropPrimaryKey: "DROP PRIMARY KEY",
     }
     raise Unsupported(
         f"ALTER TABLE … {names.get(type(action)) or words(action)}",
-        hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there",
+        hint="columns and indexes can be added, changed and dropped",
     )
+
+
+def _without_constraint(schema: TableSchema, named: exp.Expr, kind: str) -> TableSchema:
+    """:raises UnknownName: no CHECK is called so. Foreign keys have no names here: any other one may be one's."""
+    left = without_check(schema, named.name)
+    if left is None and kind == "CHECK":
+        error = unknown("check", f"{schema.name}.{named.name}", [each.name for each in schema.checks], like=named.name)
+        raise located(error, named)
+    return schema if left is None else left
+
+
+def _renamed_index(schema: TableSchema, action: exp.Expr) -> TableSchema:
+    at = _known_index(schema, action.this)
+    new = checked(action.args["to"].name, "index")
+    known = _index_at(schema, new)
+    if known is not None and known != at:
+        raise AlreadyExists(f'index "{new}" of table "{schema.name}" exists')
+    return replace(schema, index_names=(*schema.index_names[:at], new, *schema.index_names[at + 1 :]))
 
 
 def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
@@ -108,8 +158,6 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
             f'ADD COLUMN "{column.name}" {"that is generated" if declared.generated is not None else "with a CHECK"}',
             hint="declare it in CREATE TABLE",
         )
-    if definition.args.get("position") is not None:
-        raise Unsupported("ADD COLUMN … FIRST and AFTER", hint="a new column comes last; name columns in SELECT")
     if declared.primary or declared.unique or column.auto_increment:
         raise Unsupported(
             f'ADD COLUMN "{column.name}" with a PRIMARY KEY, UNIQUE or AUTO_INCREMENT',
@@ -123,7 +171,8 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
         raise LimitExceeded(
             f'table "{schema.name}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
         )
-    return replace(schema, columns=(*schema.columns, _padded(column)))
+    added = replace(schema, columns=(*schema.columns, _padded(column)))
+    return placed(added, len(schema.columns), definition.args.get("position"))
 
 
 def _padded(column: TableColumn) -> TableColumn:

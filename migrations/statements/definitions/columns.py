@@ -229,7 +229,7 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
     if default is not None:
         if column.auto_increment:
             raise SqlError(f'AUTO_INCREMENT column "{name}" cannot have a DEFAULT')
-        column = _with_default(column, default)
+        column = with_default(column, default)
     return replace(declared, column=column)
 
 
@@ -270,7 +270,8 @@ def check_collation(name: str) -> None:
         )
 
 
-def _with_default(column: TableColumn, default: exp.Expr) -> TableColumn:
+def with_default(column: TableColumn, default: exp.Expr) -> TableColumn:
+    """:raises SqlError: the value does not fit, or is NULL where the column is NOT NULL."""
     while isinstance(default, exp.Paren):
         default = default.this
     if is_clock(default):

@@ -71,7 +71,7 @@ def _like(create: exp.Expr) -> exp.Expr | None:
 def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
     name, if_exists = _dropped(parsed)
     if name.lower() in catalog.tables:
-        return DropTableStatement(catalog.tables[name.lower()].name, if_exists)
+        return DropTableStatement(catalog.tables[name.lower()].name, if_exists, _cascades(parsed))
     if if_exists:
         return DropTableStatement(name, if_exists)
     if name.lower() in catalog.views:
@@ -104,13 +104,17 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
 def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
     name, if_exists = _dropped(parsed)
     if name.lower() in catalog.views:
-        return DropView(catalog.views[name.lower()].name, if_exists)
+        return DropView(catalog.views[name.lower()].name, if_exists, _cascades(parsed))
     if if_exists:
         return DropView(name, if_exists)
     if name.lower() in catalog.tables:
         raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
     known = (view.name for view in catalog.views.values() if not view.ad_hoc)
     raise located(unknown("view", name, known), parsed.expression.args["tables"][0])
+
+
+def _cascades(parsed: Parsed) -> bool:
+    return bool(parsed.expression.args.get("cascade"))
 
 
 def _dropped(parsed: Parsed) -> tuple[str, bool]:
