@@ -122,7 +122,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     (
         "ALTER TABLE votes MODIFY COLUMN user SMALLINT",
         Unsupported,
-        'SMALLINT for column "votes.user", which is INT (a type that holds all its values, or ADD COLUMN user_2 SMALLINT',
+        'SMALLINT for column "votes.user", which is INT (a type that holds all its values, or ADD COLUMN',
     ),
     ("ALTER TABLE votes MODIFY COLUMN user INT UNSIGNED", Unsupported, 'INT UNSIGNED for column "votes.user"'),
     ("ALTER TABLE votes MODIFY COLUMN user TEXT", Unsupported, 'TEXT for column "votes.user"'),
