@@ -8,7 +8,7 @@ import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
 from domains.language.json_rows import schema_from_json, schema_to_json
-from domains.language.types import TableSchema
+from domains.language.types import SqlType, TableSchema
 from domains.store.storage import added_values
 from migrations.catalog import Catalog
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
@@ -181,6 +181,58 @@ def test_a_changed_column_is_what_its_definition_says() -> None:
     assert (a.name, a.type.name, a.nullable, a.default, a.has_default) == ("aa", "BIGINT", True, 7, True)
     assert (b.type.name, c.type.name, str(c.default)) == ("TEXT", "DECIMAL(9,2)", "1.50")
     assert schema_from_json(json.loads(json.dumps(schema_to_json(schema)))) == schema
+
+
+HELD = [
+    ("TINYINT", "SMALLINT"),
+    ("TINYINT UNSIGNED", "SMALLINT"),
+    ("BOOL", "INT"),
+    ("INT", "INT"),
+    ("VARCHAR(3)", "VARCHAR(4)"),
+    ("VARCHAR(3)", "TEXT"),
+    ("DECIMAL(4,2)", "DECIMAL(5,2)"),
+    ("DECIMAL(4,2) UNSIGNED", "DECIMAL(4,2)"),
+    ("FLOAT", "DOUBLE"),
+    ("DATETIME", "TIMESTAMP"),
+    ("ENUM('a', 'b')", "ENUM('a', 'b', 'c')"),
+]
+NOT_HELD = [
+    ("SMALLINT", "TINYINT"),
+    ("SMALLINT", "INT UNSIGNED"),
+    ("INT UNSIGNED", "INT"),
+    ("TINYINT UNSIGNED", "YEAR"),
+    ("YEAR", "INT"),
+    ("BIT(8)", "BIGINT UNSIGNED"),
+    ("VARCHAR(4)", "VARCHAR(3)"),
+    ("TEXT", "VARCHAR(3)"),
+    ("VARCHAR(3)", "BLOB"),
+    ("VARCHAR(3)", "ENUM('a')"),
+    ("ENUM('a', 'b')", "ENUM('b', 'a')"),
+    ("ENUM('a', 'b')", "ENUM('a')"),
+    ("ENUM('a', 'b')", "SET('a', 'b')"),
+    ("ENUM('a', 'b')", "TEXT"),
+    ("JSON", "TEXT"),
+    ("DECIMAL(5,2)", "DECIMAL(4,2)"),
+    ("DECIMAL(5,2)", "DECIMAL(6,3)"),
+    ("DECIMAL(5,2)", "DECIMAL(5,2) UNSIGNED"),
+    ("DOUBLE", "DOUBLE UNSIGNED"),
+    ("INT", "DECIMAL(20,0)"),
+    ("DATE", "DATETIME"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "held"), [(*pair, pair in HELD) for pair in (*HELD, *NOT_HELD)])
+def test_a_type_changes_to_one_that_holds_its_values(old: str, new: str, held: bool) -> None:
+    text = f"CREATE TABLE t (a {old}); ALTER TABLE t MODIFY a {new}"
+    if held:
+        assert perform(text, Catalog()).table("t").columns[0].type == schema_of_type(new)
+        return
+    with pytest.raises(Unsupported, match=r'for column "t[.]a", which is'):
+        perform(text, Catalog())
+
+
+def schema_of_type(name: str) -> SqlType:
+    return perform(f"CREATE TABLE t (a {name})", Catalog()).table("t").columns[0].type
 
 
 def test_what_stored_rows_have_does_not_follow_the_default() -> None:
