@@ -143,7 +143,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     _refuse_programs(tokens)
     tokens = _without_priorities(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
-    tokens = _with_plain_values(tokens)
+    tokens = _with_interval_calls(_with_plain_values(tokens))
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
     try:
         trees = parser.parse(tokens, sql)
@@ -243,6 +243,29 @@ def _with_plain_values(tokens: list[Token]) -> list[Token]:
         return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
 
     return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
+
+
+def _with_interval_calls(tokens: list[Token]) -> list[Token]:
+    """``INTERVAL(n, 1, 10)`` is a function, ``INTERVAL (n + 1) DAY`` a time: only a call has a comma."""
+
+    def is_call(at: int) -> bool:
+        depth = 0
+        for token in tokens[at + 1 :]:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 1 and token.token_type == TokenType.COMMA:
+                return True
+            if depth < 1:
+                return False
+        return False
+
+    if not any(token.token_type == TokenType.INTERVAL for token in tokens):
+        return tokens
+    return [
+        Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+        if token.token_type == TokenType.INTERVAL and is_call(at)
+        else token
+        for at, token in enumerate(tokens)
+    ]
 
 
 def _external(tokens: list[Token]) -> Token | None:

@@ -14,7 +14,7 @@ from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.expressions.late import late_parameter, takes_list
-from migrations.query.expressions.parameters import is_parameterised, read_comparisons
+from migrations.query.expressions.parameters import is_parameterised, leading_bound, read_comparisons
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, positions
@@ -201,7 +201,11 @@ def read_parameters(
         stage.late.append(late)
         if not is_condition:
             stage.missing |= positions(late)
-        return []
+        bound = leading_bound(part)
+        comparisons, rest = [] if bound is None else [bound], []
+        operands = [translate(comparison.operand) for comparison in comparisons]
+        if not all(map(positions, operands)) or any(operand.type.kind is Kind.JSON for operand in operands):
+            return []
     for comparison, operand in zip(comparisons, operands, strict=True):
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
         stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))

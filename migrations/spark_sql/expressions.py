@@ -136,6 +136,10 @@ def _like(names: Names, e: Call) -> str:
 
 
 def _regexp(names: Names, e: Call) -> str:
+    pattern = e.arguments[1]
+    written = pattern.arguments[0] if isinstance(pattern, Call) else pattern
+    if isinstance(written, Constant) and isinstance(written.value, str) and written.value.startswith("(?"):
+        raise Unsupported("REGEXP with flags, which Java reads otherwise")
     return f"{names.as_type(e.arguments[0], TEXT)} RLIKE {names.as_type(e.arguments[1], TEXT)}"
 
 

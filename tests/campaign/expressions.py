@@ -250,6 +250,12 @@ class Expressions:
                 operator = random.choice(("=", "<", ">"))
                 text = f"({{0}} {operator} {{1}})"
                 return call(INT, text, f"(my_num({{0}}) {operator} {{1}})", self.leaf(TXT), self.leaf(INT))
+            case 5 if not self.plain:
+                other = self.any_type()
+                operator = random.choice(("<", "<=", ">", ">=", "=", "<>"))
+                parts = one, self.leaf(other), self.leaf(type), self.leaf(other)
+                rows = f"({{0}}, {{1}}) {operator} ({{2}}, {{3}})"
+                return call(INT, f"(ROW{rows.replace(f'{operator} ', f'{operator} ROW')})", f"({rows})", *parts)
             case _:
                 return self.comparison(one, self.value(self._comparable(type), depth - 1))
 

@@ -31,8 +31,10 @@ _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 def late_parameter(node: exp.Placeholder, translate: Callable[[exp.Expr], Expression]) -> tuple[Call, str]:
     """The call that stands for a ``?``, and its name. ``translate`` gives the operands beside it."""
     child, parent = _surroundings(node)
-    exact = isinstance(parent, _COMPARISONS)
-    sibling = _sibling(child, parent)
+    if isinstance(parent, exp.Tuple):
+        exact, sibling = isinstance(parent.parent, _COMPARISONS), _beside_in_row(child, parent)
+    else:
+        exact, sibling = isinstance(parent, _COMPARISONS), _sibling(child, parent)
     type, name = TEXT, "parameter"
     if isinstance(parent, exp.Cast):
         type = literals.cast_target(parent.args["to"])
@@ -72,6 +74,18 @@ def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
 
 _ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
 """Of a ``?`` beside an integer: a column's own bounds are those of what it stores, and -1 may be added to any."""
+
+
+def _beside_in_row(child: exp.Expr, row: exp.Tuple) -> exp.Expr | None:
+    """What stands at the same place of the row that this one is compared with; None where it has a ``?`` itself."""
+    if row.parent is None or not isinstance(row.parent, exp.Binary):
+        return None
+    other = row.parent.right if row.parent.left is row else row.parent.left
+    place = next(at for at, part in enumerate(row.expressions) if part is child)
+    if not isinstance(other, exp.Tuple) or place >= len(other.expressions):
+        return None
+    found: exp.Expr = other.expressions[place]
+    return None if any(isinstance(n, (exp.Placeholder, exp.Query)) for n in found.walk()) else found
 
 
 def _type_beside(type: SqlType) -> SqlType:

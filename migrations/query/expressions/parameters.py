@@ -88,6 +88,30 @@ def read_comparisons(node: exp.Expr) -> Taken | None:
     return None
 
 
+def leading_bound(node: exp.Expr) -> Comparison | None:
+    """What ``(a, b) < (?, ?)`` says of a alone, ``a <= ?``: the range in which its rows are sought."""
+    kind = _KINDS.get(type(node), ParameterKind.EQUAL)
+    if kind is ParameterKind.EQUAL:
+        return None
+    one, other = _bare(node.this), _bare(node.args["expression"])
+    if not isinstance(one, exp.Tuple) or not isinstance(other, exp.Tuple) or not one.expressions:
+        return None
+    first, against = _bare(one.expressions[0]), _bare(other.expressions[0]) if other.expressions else one
+    if isinstance(first, exp.Placeholder):
+        first, against, kind = against, first, _MIRRORED[kind]
+    if not isinstance(against, exp.Placeholder) or is_parameterised(first):
+        return None
+    return Comparison(first, _CLOSED[kind], against)
+
+
+_CLOSED = {
+    ParameterKind.LESS: ParameterKind.LESS_EQUAL,
+    ParameterKind.LESS_EQUAL: ParameterKind.LESS_EQUAL,
+    ParameterKind.GREATER: ParameterKind.GREATER_EQUAL,
+    ParameterKind.GREATER_EQUAL: ParameterKind.GREATER_EQUAL,
+}
+
+
 def _bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this

@@ -14,7 +14,7 @@ from decimal import Decimal
 from domains.errors import SqlError, Unsupported
 from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
-from domains.language.types import DATETIME, Kind, decimal_type
+from domains.language.types import DATETIME, DOUBLE, Kind, decimal_type
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import calls, documents, literals
 from migrations.query.expressions.literals import call, precise
@@ -62,7 +62,9 @@ _BINARY: dict[type[exp.Expr], str] = {
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negate", exp.BitwiseNot: "bit_not"}
 _NUMBERS = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE))
 _ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide", "int_divide", "modulo"))
-_ROW_COMPARISONS = {"eq": "and", "ne": "or"}
+_ROW_COMPARISONS = {"eq": "and", "ne": "or", "null_safe_eq": "and"}
+_STRICT = {"lt": "lt", "le": "lt", "gt": "gt", "ge": "gt"}
+"""How rows are compared by all columns but the last."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
@@ -137,12 +139,21 @@ def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expres
         return call(name, *_operands_of(name, (left, right), scope, setting))
     if ours is None or theirs is None or len(ours) != len(theirs):
         raise SqlError("a row is compared with a row of another length")
-    if name not in _ROW_COMPARISONS:
-        raise Unsupported("comparison of rows with anything but = and <>", hint="compare column by column")
-    pairs = zip(ours, theirs, strict=True)
-    return call(
-        _ROW_COMPARISONS[name], *(call(name, scalar(a, scope, setting), scalar(b, scope, setting)) for a, b in pairs)
-    )
+    pairs = [(scalar(a, scope, setting), scalar(b, scope, setting)) for a, b in zip(ours, theirs, strict=True)]
+    if name in _ROW_COMPARISONS:
+        return call(_ROW_COMPARISONS[name], *(call(name, a, b) for a, b in pairs))
+    if name not in _STRICT:
+        raise SqlError("a row of values can only be compared with a row")
+    return _lexicographic(name, pairs)
+
+
+def _lexicographic(name: str, pairs: Sequence[tuple[Expression, Expression]]) -> Expression:
+    """``(a, b) <= (c, d)`` is ``a < c OR a = c AND b <= d``, as MySQL's manual has it."""
+    (first, other), rest = pairs[0], pairs[1:]
+    if not rest:
+        return call(name, first, other)
+    later = call("and", call("eq", first, other), _lexicographic(name, rest))
+    return call("or", call(_STRICT[name], first, other), later)
 
 
 def _operands_of(name: str, nodes: Sequence[exp.Expr], scope: Scope, setting: Setting) -> list[Expression]:
@@ -260,6 +271,10 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         return _now(name, parts, setting)
     if name in calls.AGGREGATES:
         raise _misplaced(node, setting)
+    if name == "interval":
+        return _place_among(node, [scalar(part, scope, setting) for part in parts])
+    if name == "regexp" and len(parts) == 3:
+        return _matched(parts, scope, setting)
     calls.check(name)
     if name in calls.SHIFTS:
         if len(parts) != 2:
@@ -272,6 +287,34 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     arguments = [scalar(part, scope, setting) for part in (parts if unit is None else parts[1:])]
     name, arguments = calls.ordered(name, unit, arguments)
     return call(name, *documents.prepared(name, arguments))
+
+
+def _place_among(node: exp.Expr, arguments: Sequence[Expression]) -> Expression:
+    """``INTERVAL(n, a, b)``: how many of the numbers, which ascend, n has reached; -1 for NULL."""
+    if len(arguments) < 2:
+        raise SqlError(f"{text_of(node)}: a number and those that it is compared with are wanted")
+    numbers = [a if a.type.kind in _NUMBERS else functions.call("cast", a, type=DOUBLE) for a in arguments]
+    number, bounds = numbers[0], numbers[1:]
+    branches = [call("is_null", number), literals.integer(-1)]
+    for place, bound in enumerate(bounds):
+        branches += [call("lt", number, bound), literals.integer(place)]
+    return call("case", *branches, literals.integer(len(bounds)))
+
+
+_FLAGS = {"i": "(?i)", "c": "", "m": "(?m)", "n": "(?s)"}
+"""What the letters behind REGEXP_LIKE's pattern are before it."""
+
+
+def _matched(parts: Sequence[exp.Expr], scope: Scope, setting: Setting) -> Expression:
+    text, pattern, letters = (scalar(part, scope, setting) for part in parts)
+    if not isinstance(letters, Constant) or not isinstance(letters.value, str):
+        raise Unsupported("REGEXP_LIKE with flags that are no text of their own", hint="write them: 'i'")
+    if not set(letters.value) <= _FLAGS.keys():
+        raise Unsupported(f"the flags {letters.value!r} of REGEXP_LIKE", hint="c, i, m and n are there")
+    cases = [letter for letter in letters.value if letter in "ci"][-1:]
+    found = [_FLAGS[letter] for letter in (*cases, *sorted(set(letters.value) - {"c", "i"}))]
+    prefix = "".join(found)
+    return call("regexp", text, call("concat", literals.text(prefix), pattern) if prefix else pattern)
 
 
 def _amount(by: exp.Expr, scope: Scope, setting: Setting) -> Expression:
