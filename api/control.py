@@ -65,7 +65,8 @@ class AutomaticBody(BaseModel):
 
     keep: str | None = Field(default=None, description="a SELECT in its normal form", max_length=MAX_BODY_BYTES)
     lately: int = Field(default=0, description="how often that was asked lately")
-    used: dict[str, int] = Field(default={}, description="how often each view was asked, by name")
+    used: dict[str, int] = Field(default={}, description="how often each view was asked since, by name")
+    written: dict[str, int] = Field(default={}, description="how often each table was written to so far")
 
 
 class RebuildBody(BaseModel):
@@ -111,7 +112,7 @@ def create_control_app(candidate: Candidate, limits: Limits | None = None) -> Fa
     @app.post("/v1/automatic")
     async def automatic(body: AutomaticBody) -> dict[str, Any]:
         views = (await candidate.leading()).keeping()
-        views.used(body.used)
+        views.used(body.used, body.written)
         if body.keep is not None:
             await views.keep(body.keep, body.lately)
         return asdict(views.told())

@@ -83,8 +83,9 @@ class LeaderClient:
     async def keep(self, sql: str, lately: int) -> AutomaticList:
         return _automatic(await self._ask("POST", "/v1/automatic", {"keep": sql, "lately": lately}))
 
-    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
-        return _automatic(await self._ask("POST", "/v1/automatic", {"used": dict(used)}))
+    async def automatic(self, used: Mapping[str, int], written: Mapping[str, int]) -> AutomaticList:
+        told = {"used": dict(used), "written": dict(written)}
+        return _automatic(await self._ask("POST", "/v1/automatic", told))
 
     async def close(self) -> None:
         await self._http.aclose()

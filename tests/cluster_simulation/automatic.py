@@ -52,9 +52,9 @@ class SimulatedDoor:
 
         return await self._ask(act)
 
-    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
+    async def automatic(self, used: Mapping[str, int], written: Mapping[str, int]) -> AutomaticList:
         async def act(views: AutomaticViews) -> AutomaticList:
-            views.used(used)
+            views.used(used, written)
             return views.told()
 
         return await self._ask(act)
@@ -89,12 +89,16 @@ class AutomaticAsker:
     def _views(self, client: Client) -> ShownViews:
         if self._shown is None:
             door = SimulatedDoor(client.cluster, self.random)
-            self._shown = ShownViews(client.directory, door, lambda before, after: None, self._uses)
+            self._shown = ShownViews(client.directory, door, lambda before, after: None, self._uses, self._written)
             client.directory.on_state.append(self._shown.declared_anew)
         return self._shown
 
     def _uses(self) -> dict[str, int]:
         return {name: self.random.randrange(5) for name in self._shown.views} if self._shown else {}
+
+    def _written(self, table: str) -> int:
+        """More than are worth any view, now and then."""
+        return int(asyncio.get_running_loop().time()) * self.random.choice((0, 1, 1, 1000))
 
     async def ask_on(self, client: Client) -> None:
         loop, shown = asyncio.get_running_loop(), self._views(client)

@@ -154,7 +154,7 @@ class PlainLeader:
     async def keep(self, sql: str, lately: int) -> AutomaticList:
         raise no_leader("it keeps no automatic views")
 
-    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
+    async def automatic(self, used: Mapping[str, int], written: Mapping[str, int]) -> AutomaticList:
         raise no_leader("it keeps no automatic views")
 
     async def status(self) -> dict[str, Any]:

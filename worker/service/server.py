@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
-from domains.plan.graph import DomainIndex, is_automatic
+from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE, Store
 from worker.dataflow.batch import Batch
@@ -212,10 +212,10 @@ class WorkerServer:
 
     def _tell_leader(self) -> bool:
         """Memory is short, by the thread of the steps: whether the leader has an automatic view here to remove."""
-        if any(is_automatic(node) for _, node in self._dataflow.layouts):
-            self._is_short = True
-            return True
-        return False
+        # Declared readers never come after automatic ones, which go before anything else is changed.
+        _, last = next(reversed(self._dataflow.hosted.layouts), (None, NodeIndex(0)))
+        self._is_short = self._is_short or is_automatic(last)
+        return is_automatic(last)
 
     # --- the leader's -------------------------------------------------------------------------------------------
 

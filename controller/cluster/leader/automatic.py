@@ -3,7 +3,7 @@
 ::
 
     api ── keep: SELECT, how often it was asked ──► in the migrator's turn, and while there is calm: nodes added ─► told
-        ── used: view → how often since ──────────► which of them goes where there are too many, or memory is short
+        ── used: view → how often since ──────────► which of them goes
         ◄── what there is now, and of which recipe
 
 They are in this object's memory and nowhere else (``migrations/flow/automatic.py`` says why that is right):
@@ -54,16 +54,25 @@ class AutomaticViews:
         self._disturb = disturb
         self._next = NodeIndex(0)
         self._asked = AskedShapes(now=asyncio.get_running_loop().time)
+        self._written: dict[str, int] = {}
+        """How often each table was written to, at least."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def told(self) -> AutomaticList:
         views = tuple((view.definition.sql, view.first, view.check) for view in self.views.values())
         return AutomaticList(self._book.recipe.changes, views)
 
-    def used(self, times: Mapping[str, int]) -> None:
-        """How often an api process has asked them since it last told."""
+    def used(self, times: Mapping[str, int], written: Mapping[str, int]) -> None:
+        """How often an api process has asked them since it last told, and how often tables were written to so far, as
+        it has heard. What costs writes more than it saves is removed."""
         for name, count in times.items():
             self._asked.asked_elsewhere(name, count)
+        for table, count in written.items():
+            self._written[table] = max(count, self._written.get(table, 0))
+        dear = self._asked.too_dear(lambda tables: sum(self._written.get(table, 0) for table in tables))
+        if dear:
+            _log.info("automatic views are removed that cost writes more than they save: %d", len(dear))
+            self._shrink(dear)
 
     async def keep(self, sql: str, lately: int) -> None:
         """Have a view of the SELECT, which was asked so often lately. It is made to its end, whoever goes on waiting.
@@ -74,7 +83,12 @@ class AutomaticViews:
         making = asyncio.create_task(self._keep(sql, lately))
         self._tasks.add(making)
         making.add_done_callback(self._tasks.discard)
-        await asyncio.shield(making)
+        try:
+            await asyncio.shield(making)
+        except asyncio.CancelledError:
+            if not making.cancelled():
+                raise  # Only whoever waits has gone.
+            raise Unavailable("this controller no longer leads", hint="it is answered without a view") from None
 
     async def _keep(self, sql: str, lately: int) -> None:
         name = ad_hoc_name(sql)
@@ -158,19 +172,24 @@ class AutomaticViews:
     def memory_is_short(self, worker: str) -> None:
         """The view that was asked longest ago goes, if nothing else goes on. (Told at each heartbeat.)"""
         self._asked.short_at = self._asked.now()
-        if self.views and not self._tasks and not self._migrator.busy and self._executor.is_calm:
+        if self.views and not self._tasks:
             _log.info('memory is short at worker "%s": an automatic view is removed', worker)
-            task = asyncio.create_task(self._shrink())
+            self._shrink(list(self._asked.kept)[:1])
+
+    def _shrink(self, names: list[str]) -> None:
+        """Unless something is changed now, which removes them too."""
+        if not self._migrator.busy and self._executor.is_calm:
+            task = asyncio.create_task(self._removed(names))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _shrink(self) -> None:
+    async def _removed(self, names: list[str]) -> None:
         async with self._migrator.turn:
             try:
                 await self._executor.begin()
-                await self._remove(list(self._asked.kept)[:1])
+                await self._remove(names)
             except HeadraceError as error:
-                _log.warning("an automatic view is not removed, though memory is short: %s", error.message)
+                _log.warning("automatic views are not removed by hand: %s", error.message)
 
     async def close(self) -> None:
         for task in list(self._tasks):

@@ -37,8 +37,8 @@ class AutomaticDoor(Protocol):
     async def keep(self, sql: str, lately: int) -> AutomaticList:
         """Have an automatic view of a SELECT that was asked so often lately. Raises why there is none."""
 
-    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
-        """Tell how often each view was asked; what there is."""
+    async def automatic(self, used: Mapping[str, int], written: Mapping[str, int]) -> AutomaticList:
+        """Tell how often each view was asked, and how often tables were written to; what there is."""
 
 
 class ShownViews:
@@ -50,14 +50,17 @@ class ShownViews:
         leader: AutomaticDoor,
         changed: Callable[[State, State], None],
         uses: Callable[[], Mapping[str, int]],
+        writes: Callable[[str], int],
     ) -> None:
         """``changed`` hears of each state that is shown (before, after); ``uses`` says how often each view was asked
-        since it was last called."""
+        since it was last called, and ``writes`` how often a table, of this lower-case name, was written to so far, as
+        far as this process has heard."""
         self.views: Mapping[str, AutomaticView] = {}
         self._directory = directory
         self._leader = leader
         self._changed = changed
         self._uses = uses
+        self._writes = writes
         self._state: State | None = None
         """None: what is declared, alone."""
         self._telling: asyncio.Task[None] | None = None
@@ -96,7 +99,9 @@ class ShownViews:
             again = self._at_once.is_set()
             self._at_once.clear()
             try:
-                await self._adopt(await self._leader.automatic(self._uses()))
+                tables = frozenset[str]().union(*(view.tables for view in self.views.values()))
+                written = {table: self._writes(table) for table in tables}
+                await self._adopt(await self._leader.automatic(self._uses(), written))
             except HeadraceError as error:
                 _log.info("the leader is not told of automatic views: %s", error.message)
                 continue  # They serve on without a leader.

@@ -31,6 +31,7 @@ from controller.lookups.view_lookup import ViewLookup
 from controller.serving import BUDGET, Serving
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
+from domains.plan.sharding import base_shards
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
@@ -63,8 +64,9 @@ class LeaderDoor(Protocol):
         """Have an automatic view of a SELECT that was asked so often lately; what there is then. Raises why there is
         none: Unavailable, where one may be made later."""
 
-    async def automatic(self, used: Mapping[str, int]) -> AutomaticList:
-        """Tell how often automatic views were asked, by name; what there is."""
+    async def automatic(self, used: Mapping[str, int], written: Mapping[str, int]) -> AutomaticList:
+        """Tell how often automatic views were asked since, by name, and how often tables were written to so far; what
+        there is."""
 
     async def close(self) -> None: ...
 
@@ -103,7 +105,7 @@ class ClusterDeployment(Serving):
         self._started = time.monotonic()
         self._looked: tuple[asyncio.Future[str], float] | None = None
         """The last look at how the workers are, and when it began."""
-        self._automatic = ShownViews(directory, leader, self._adopted, self.selects.shapes.uses)
+        self._automatic = ShownViews(directory, leader, self._adopted, self.selects.shapes.uses, self._written)
         self.selects.keeper = self._automatic.keep
         hosts.on_gone = self._automatic.gone
         directory.on_state.append(self._declared_anew)
@@ -140,6 +142,11 @@ class ClusterDeployment(Serving):
     def state(self) -> State:
         """What is declared, and the leader's automatic views."""
         return self._automatic.state
+
+    def _written(self, table: str) -> int:
+        """How often the table was written to, at least: a shard counts its writes in its positions."""
+        schema, known = self.directory.state.catalog.tables.get(table), self._hosts.acknowledged.positions
+        return 0 if schema is None else sum(known.get(base, 0) for base in base_shards(schema, self.state.shards))
 
     def _declared_anew(self, before: State, after: State) -> None:
         self._automatic.declared_anew(before, after)

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from controller.cluster.leader.leader import Leader
+from controller.cluster.serving.connections import ReaderMaps
+from controller.cluster.serving.deployment import ClusterDeployment
 from controller.statements import selects, shapes
 from domains.errors import Unsupported
 from domains.plan.graph import is_automatic
-from tests.kit.cluster_deployment import InProcess, open_cluster
+from tests.kit.cluster_deployment import InProcess, NoMap, open_cluster
+from worker.protocol.messages import Role
+from worker.reader_map import ReaderClient
+from worker.wire.connection import greeting
 
 BY_AUTHOR = "SELECT id, title FROM stories WHERE author = 7 ORDER BY id"
 
@@ -37,7 +42,7 @@ def leader_of(cluster: InProcess) -> Leader:
     return leader
 
 
-async def asked(cluster: InProcess, sql: str, times: int = 1, **given: Any) -> tuple[tuple[Any, ...], ...]:
+async def asked(cluster: ClusterDeployment, sql: str, times: int = 1, **given: Any) -> tuple[tuple[Any, ...], ...]:
     rows: tuple[tuple[Any, ...], ...] = ()
     for _ in range(times):
         (answer,), _ = await cluster.execute(sql, **given)
@@ -46,7 +51,7 @@ async def asked(cluster: InProcess, sql: str, times: int = 1, **given: Any) -> t
     return rows
 
 
-def kept(cluster: InProcess) -> list[str]:
+def kept(cluster: ClusterDeployment) -> list[str]:
     return [view.sql for view in cluster.views() if view.ad_hoc]
 
 
@@ -160,7 +165,7 @@ async def test_one_goes_where_memory_is_short(cluster: InProcess) -> None:
     await asked(cluster, BY_AUTHOR, 5)
     automatic = leader_of(cluster).keeping()
     automatic.memory_is_short("w0")
-    while automatic.views:
+    while automatic.views or automatic.changing:
         await asyncio.sleep(0.001)
     assert await asked(cluster, BY_AUTHOR, 2) == ((1, "a"), (2, "b"))
     assert kept(cluster) == []
@@ -190,3 +195,56 @@ async def test_a_worker_tells_that_its_memory_is_short(cluster: InProcess) -> No
             await cluster.execute("UPDATE stories SET title = 'x' WHERE id = 3")
             await asyncio.sleep(0.05)
     assert await asked(cluster, BY_AUTHOR) == ((1, "a"), (2, "b"))
+
+
+async def test_what_costs_writes_more_than_it_saves_goes(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.cluster.serving.automatic.TELL_SECONDS", 0.01)
+    monkeypatch.setattr(shapes, "WRITES", 5)
+    monkeypatch.setattr(shapes, "WRITES_AN_ASKING", 3)
+    await asked(cluster, BY_AUTHOR, 5)
+    automatic = leader_of(cluster).keeping()
+    for number in range(10):
+        await cluster.execute(f"UPDATE stories SET title = '{number}' WHERE id = 1")
+        await asked(cluster, BY_AUTHOR)
+        await asyncio.sleep(0.02)
+    assert automatic.views
+    async with asyncio.timeout(60):
+        while automatic.views or kept(cluster):
+            await cluster.execute("UPDATE stories SET title = CONCAT(title, 'x') WHERE id = 3")
+            await asyncio.sleep(0.01)
+    assert await asked(cluster, BY_AUTHOR) == ((1, "9"), (2, "b"))
+
+
+async def test_api_processes_share_them(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.cluster.serving.automatic.TELL_SECONDS", 0.01)
+    other = await another(cluster)
+    try:
+        await asked(cluster, BY_AUTHOR, 5)
+        first = automatic_nodes(cluster)
+        await asked(other, BY_AUTHOR, 5)
+        assert kept(other) == kept(cluster)
+        assert automatic_nodes(cluster) == first, "it was there already"
+        await asked(other, "SELECT title FROM stories WHERE author = 7 ORDER BY id", 5)
+        async with asyncio.timeout(60):
+            while len(kept(cluster)) < 2:
+                await asyncio.sleep(0.01)
+        _, token = await other.execute("INSERT INTO stories VALUES (4, 7, 'd')")
+        assert await asked(cluster, BY_AUTHOR, token=token) == ((1, "a"), (2, "b"), (4, "d"))
+        await other.execute("CREATE TABLE more (id INT PRIMARY KEY)")
+        for each in (cluster, other):
+            assert await asked(each, BY_AUTHOR) == ((1, "a"), (2, "b"), (4, "d"))
+    finally:
+        await other.close()
+
+
+async def another(cluster: InProcess) -> ClusterDeployment:
+    """A second api process of the cluster."""
+    authority = cluster.zookeeper.authority()
+    await authority.start()
+    cluster.around.push_async_callback(authority.close)
+    hello = greeting("main", Role.API, "another", 1)
+    return await ClusterDeployment.open(authority, hello, cluster.leading.door, maps=ReaderMaps(_no_map))
+
+
+def _no_map(place: str) -> ReaderClient:
+    raise NoMap(place)
