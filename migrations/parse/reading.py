@@ -143,7 +143,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     _refuse_programs(tokens)
     tokens = _without_priorities(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
-    tokens = _with_interval_calls(_with_plain_values(tokens))
+    tokens = _with_selects_of_rows(_with_interval_calls(_with_plain_values(tokens)))
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
     try:
         trees = parser.parse(tokens, sql)
@@ -266,6 +266,57 @@ def _with_interval_calls(tokens: list[Token]) -> list[Token]:
         else token
         for at, token in enumerate(tokens)
     ]
+
+
+_BEFORE_ROWS = frozenset(("(", "UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT", "AS", "EXPLAIN"))
+
+
+def _with_selects_of_rows(tokens: list[Token]) -> list[Token]:
+    """``VALUES ROW(1, 2), ROW(3, 4)``, which sqlglot does not know, as what it means: ``(SELECT 1 AS column_0, 2 AS
+    column_1 UNION ALL SELECT 3, 4)``."""
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        begins = tokens[at].token_type == TokenType.VALUES and (not found or found[-1].text.upper() in _BEFORE_ROWS)
+        if not begins or not _is_row(tokens, at + 1):
+            found.append(tokens[at])
+            at += 1
+            continue
+        at += 1
+        is_first = True
+        while _is_row(tokens, at):
+            found += _made_up(tokens[at], "(SELECT" if is_first else "UNION ALL SELECT")
+            depth, column, at = 1, 0, at + 2
+            while at < len(tokens) and depth:
+                token = tokens[at]
+                depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+                ends = depth == 0 or (depth == 1 and token.token_type == TokenType.COMMA)
+                if ends and is_first:
+                    found += _made_up(token, f"AS column_{column}")
+                    column += 1
+                if depth:
+                    found.append(token)
+                at += 1
+            is_first = False
+            if at < len(tokens) and tokens[at].token_type == TokenType.COMMA and _is_row(tokens, at + 1):
+                at += 1
+        found += _made_up(tokens[at - 1], ")")
+    return found
+
+
+def _is_row(tokens: list[Token], at: int) -> bool:
+    return (
+        at + 1 < len(tokens)
+        and tokens[at].token_type not in _SPELLED
+        and tokens[at].text.upper() == "ROW"
+        and tokens[at + 1].token_type == TokenType.L_PAREN
+    )
+
+
+def _made_up(place: Token, words: str) -> list[Token]:
+    """Words that stand where a token does."""
+    made = DIALECT.tokenize(words)
+    return [Token(t.token_type, t.text, place.line, place.col, place.start, place.end, []) for t in made]
 
 
 def _external(tokens: list[Token]) -> Token | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
@@ -42,6 +42,7 @@ from migrations.query.relation import (
     read_limit,
     sorting_direction,
 )
+from migrations.query.setops import ConstantRows, combined, in_order
 from migrations.query.source import FromClause, read_parameters
 from migrations.query.stage import SelectStage
 from migrations.query.windows.columns import add_windows
@@ -358,16 +359,12 @@ def _with_limit(relation: Relation, node: exp.Expr) -> Relation:
 # A SELECT without FROM has one row, which is computed at once.
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantRows:
-    """The answer of a query that reads nothing."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-
 def reads_nothing(relation: exp.Expr) -> bool:
-    """Whether a statement is a SELECT without FROM (or FROM DUAL), so that :func:`constant_select` answers it."""
+    """Whether a query is made of SELECTs without FROM (or FROM DUAL), so that :func:`constant_select` answers it."""
+    if isinstance(relation, exp.SetOperation) and relation.args.get("with_") is None:
+        return reads_nothing(relation.this) and reads_nothing(relation.expression)
+    if isinstance(relation, exp.Subquery) and not relation.alias and relation.args.get("with_") is None:
+        return reads_nothing(relation.this)
     if not isinstance(relation, exp.Select):
         return False
     clause = relation.args.get("from_")
@@ -384,8 +381,13 @@ def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> Constan
 
     :raises Unsupported: it reads a table, or has GROUP BY.
     """
-    if not isinstance(relation, exp.Select) or not reads_nothing(relation):
+    if not reads_nothing(relation):
         raise Unsupported("a query that is not a SELECT without FROM as a constant")
+    if isinstance(relation, exp.SetOperation):
+        return combined(relation, lambda side: constant_select(side, setting))
+    if isinstance(relation, exp.Subquery):
+        return in_order(relation, constant_select(relation.this, setting))
+    assert isinstance(relation, exp.Select), "a query is one of these"
     if relation.args.get("group"):
         raise Unsupported("GROUP BY without FROM")
     try:

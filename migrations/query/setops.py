@@ -11,15 +11,18 @@ which is kept up to date by a row's own counts, and partial by any column that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
-from domains.language.expressions import Constant, Expression
+from domains.language.compile import compile_expression
+from domains.language.encoding import encode_order
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call, common_type
 from domains.language.functions.comparands import are_alike
 from domains.language.rewriting import fold
-from domains.language.types import BIGINT, Column, Kind, SqlType
+from domains.language.types import BIGINT, Column, Kind, Row, SqlType
 from domains.plan.graph import AggregateCall, AggregateFunction
 from migrations.parse.reading import exp
 from migrations.query.block import Plan
@@ -242,3 +245,67 @@ def _sorting(term: exp.Expr, relation: Relation) -> Sorting:
     fields = {o.name: o.expression for o in relation.outputs}
     bounds = [Bound("", name, relation.plan.field(i)) for i, name in enumerate(fields)]
     return sorting(scalar(node, Scope(bounds), Setting(place="ORDER BY")), sorting_direction(term))
+
+
+# Branches that read nothing are rows at once: SELECT 1 UNION SELECT 2, and VALUES ROW(1), ROW(2), which is UNION ALL.
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRows:
+    """The answer of a query that reads nothing."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+def combined(node: exp.SetOperation, answered: Callable[[exp.Expr], ConstantRows]) -> ConstantRows:
+    """A set operation on two queries that read nothing, which ``answered`` answers."""
+    left, right = answered(node.this), answered(node.expression)
+    if len(left.columns) != len(right.columns):
+        raise SqlError(f"the branches of a UNION have {len(left.columns)} and {len(right.columns)} columns")
+    pairs = zip(left.columns, right.columns, strict=True)
+    columns = tuple(Column(one.name, common_type([one.type, other.type])) for one, other in pairs)
+    ours, theirs = _of_types(left, columns), _of_types(right, columns)
+    is_distinct, left_over = bool(node.args.get("distinct")), Counter(theirs)
+    if isinstance(node, exp.Union):
+        rows = [*ours, *theirs]
+    elif is_distinct:
+        rows = [row for row in ours if (row in left_over) is isinstance(node, exp.Intersect)]
+    else:  # Each row of the right side meets one of the left.
+        rows = []
+        for row in ours:
+            has_met = left_over[row] > 0
+            left_over[row] -= has_met
+            if has_met is isinstance(node, exp.Intersect):
+                rows.append(row)
+    return in_order(node, ConstantRows(columns, tuple(dict.fromkeys(rows) if is_distinct else rows)))
+
+
+def _of_types(answer: ConstantRows, columns: Sequence[Column]) -> list[Row]:
+    fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]
+    made = [compile_expression(_as(f, column.type)) for f, column in zip(fields, columns, strict=True)]
+    return [tuple([convert(row) for convert in made]) for row in answer.rows]
+
+
+def in_order(node: exp.Expr, answer: ConstantRows) -> ConstantRows:
+    """With the ORDER BY and LIMIT that follow a set operation or a query in parentheses."""
+    rows, clause = list(answer.rows), node.args.get("order")
+    if clause is not None:
+        fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]
+        bounds = [Bound("", column.name, field) for column, field in zip(answer.columns, fields, strict=True)]
+        terms = [compile_expression(_term(term.this, fields, Scope(bounds))) for term in clause.expressions]
+        descending = tuple(map(sorting_direction, clause.expressions))
+        rows.sort(key=lambda row: encode_order(tuple([term(row) for term in terms]), descending))
+    limit, offset = read_limit(node)
+    if isinstance(limit, Slot) or isinstance(offset, Slot):
+        raise AssertionError("the values of LIMIT ? are in the text")
+    return ConstantRows(answer.columns, tuple(rows[offset:][:limit]))
+
+
+def _term(node: exp.Expr, fields: Sequence[Field], scope: Scope) -> Expression:
+    place = literal(node)
+    if place is None or not isinstance(place.value, int):
+        return scalar(node, scope, Setting(place="ORDER BY"))
+    if not 1 <= place.value <= len(fields):
+        raise SqlError(f"ORDER BY {place.value}: there are {len(fields)} columns")
+    return fields[place.value - 1]
