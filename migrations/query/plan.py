@@ -17,6 +17,7 @@ from domains.plan.graph import (
     Aggregate,
     AggregateCall,
     Base,
+    BoundKind,
     Columns,
     Egress,
     Filter,
@@ -31,6 +32,8 @@ from domains.plan.graph import (
     Reader,
     TopK,
     Union,
+    WindowCall,
+    WindowFunction,
 )
 from domains.plan.traits import COMPUTED, ForJoin, is_base, traits_of
 from migrations.joint_graph.graph import JointGraph
@@ -70,7 +73,7 @@ def filtered(plan: RelationalPlan, predicates: Sequence[Expression]) -> Relation
     for predicate in predicates:
         if is_true(predicate):
             continue
-        sunk = _sunk(plan, predicate)
+        sunk = _sunk(plan, predicate) or _cut(plan, predicate)
         if sunk is None:
             staying.append(predicate)
         else:
@@ -114,6 +117,52 @@ def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
             return None
         case _:
             assert_never(operator)
+
+
+def _cut(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
+    """``σ_{n <= k} ω_{g; o; n = ROW_NUMBER}(X)`` as ``ω(τ_{g; o; k}(X))``; None where it is something else.
+
+    Both break ties by the whole row. What else the ω computes must not look beyond the current row.
+    """
+    over = plan.operator
+    if not isinstance(over, Over) or not all(map(_looks_back, over.calls)):
+        return None
+    (parent,) = plan.parents
+    numbers = [at for at, each in enumerate(over.calls) if each.function is WindowFunction.ROW_NUMBER]
+    limits = [most for at in numbers if (most := _most(predicate, parent.width + at)) is not None]
+    if not limits:
+        return None
+    cut = _over(plan, top(parent, TopK(over.partition, over.order, max(limits[0], 0))))
+    function = predicate.function if isinstance(predicate, Call) else ""
+    decides = function in ("le", "lt", "ge", "gt") or (function == "eq" and limits[0] <= 1)
+    return cut if decides else RelationalPlan(Filter(predicate), (cut,), cut.columns)
+
+
+def _most(predicate: Expression, column: int) -> int | None:
+    """The greatest number that a condition admits, of those from 1 on in a column; None where it tells none."""
+    if not isinstance(predicate, Call):
+        return None
+    function, arguments = predicate.function, predicate.arguments
+    if function in ("ge", "gt"):
+        function, arguments = {"ge": "le", "gt": "lt"}[function], arguments[::-1]
+    if function not in ("le", "lt", "eq", "between") or not isinstance(arguments[0], Field):
+        return None
+    most = arguments[-1]
+    if arguments[0].position != column or not isinstance(most, Constant) or not isinstance(most.value, int):
+        return None
+    return most.value - 1 if function == "lt" else most.value
+
+
+_BACK = frozenset((WindowFunction.ROW_NUMBER, WindowFunction.RANK, WindowFunction.DENSE_RANK, WindowFunction.LAG))
+_FRAMELESS = frozenset(
+    (WindowFunction.PERCENT_RANK, WindowFunction.CUME_DIST, WindowFunction.NTILE, WindowFunction.LEAD)
+)
+
+
+def _looks_back(call: WindowCall) -> bool:
+    """Whether rows behind the current one never decide its value."""
+    ends = call.frame.end.kind in (BoundKind.PRECEDING, BoundKind.CURRENT_ROW)
+    return call.function in _BACK or (call.function not in _FRAMELESS and call.frame.rows and ends)
 
 
 def _sunk_into_join(

@@ -41,10 +41,12 @@ from domains.plan.graph import (
     NodeIndex,
     Operator,
     OrderTerm,
+    Over,
     Project,
     Reader,
     TopK,
     Union,
+    WindowCall,
 )
 from domains.plan.packets import (
     Delete,
@@ -202,6 +204,20 @@ class Flow:
         at: int | None = None,
     ) -> NodeIndex:
         return self._add(TopK(group, (OrderTerm(order, down),), limit, offset), (parent,), self._columns(parent), at)
+
+    def over(
+        self,
+        parent: NodeIndex,
+        partition: Columns,
+        order: int | None,
+        *calls: WindowCall,
+        down: bool = False,
+        at: int | None = None,
+    ) -> NodeIndex:
+        above = self._columns(parent)
+        terms = () if order is None else (OrderTerm(order, down),)
+        columns = (*above, *(Column(str(each.function), each.type) for each in calls))
+        return self._add(Over(partition, terms, calls), (parent,), columns, at)
 
     def reader(self, view: str, root: NodeIndex, *key: int, at: int | None = None) -> None:
         """No key: a full view. Names are lower case."""

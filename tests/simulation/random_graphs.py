@@ -1,8 +1,8 @@
 """Random dataflows and random runs of them, from one number.
 
-A graph of filters, unions, joins, aggregates, TopK and projections over two tables is placed anywhere on one to four
-groups of one to three shards, and then takes writes, reads, evictions, memory pressure, packets in any order across
-links, the loss of domains, and further views while it runs. Values are few, so that rows meet, and NULL is one.
+A graph of filters, unions, joins, aggregates, TopK, windows and projections over two tables is placed anywhere on one
+to four groups of one to three shards, and then takes writes, reads, evictions, memory pressure, packets in any order
+across links, the loss of domains, and further views while it runs. Values are few, so that rows meet, and NULL is one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from random import Random
 
 from domains.language.expressions import Expression
 from domains.language.types import BIGINT, Row, Value
-from domains.plan.graph import AggregateCall, JoinKind, NodeIndex
+from domains.plan.graph import (
+    AggregateCall,
+    BoundKind,
+    Frame,
+    FrameBound,
+    JoinKind,
+    NodeIndex,
+    WindowCall,
+    WindowFunction,
+)
 from domains.plan.packets import EvictKeys, EvictMemory, Read, Touch
 from migrations.joint_graph.provenance import traced
 from tests.domains.graphs import Flow, Unwritten, aggregate, call, column, constant, count
@@ -24,6 +33,11 @@ WIDEST = 7
 """Columns of a node, at most: what is wider is not joined further."""
 FAILING_RUNS, FAILING = 0.3, 0.3
 """How many runs have stores that fail, and in how many of their steps one call of them does."""
+WINDOWS = [
+    *(WindowFunction.ROW_NUMBER, WindowFunction.RANK, WindowFunction.DENSE_RANK, WindowFunction.NTILE),
+    *(WindowFunction.LAG, WindowFunction.LEAD, WindowFunction.FIRST_VALUE, WindowFunction.LAST_VALUE),
+    *(WindowFunction.SUM, WindowFunction.MIN, WindowFunction.MAX, WindowFunction.COUNT, WindowFunction.COUNT_ROWS),
+]
 MOST_FACTORS = 3
 """Base tables that a node multiplies, at most: four would give thousands of rows of the few values."""
 
@@ -62,8 +76,8 @@ class RandomGraph:
     def add(self) -> None:
         rng, flow = self.rng, self.flow
         one = rng.choice(list(self.factors))
-        makers = (self._filter, self._project, self._union, self._join, self._join, self._group, self._group, self._top)
-        node = rng.choice(makers)(one)
+        makers = (self._filter, self._project, self._union, self._join, self._join, self._group, self._group)
+        node = rng.choice((*makers, self._top, self._over))(one)
         if node is not None:
             made, factors = node
             self.factors.setdefault(made, factors)
@@ -144,6 +158,27 @@ class RandomGraph:
             down=rng.random() < 0.5,
             at=at,
         )
+        return node, self.factors[one]
+
+    def _over(self, one: NodeIndex) -> tuple[NodeIndex, int] | None:
+        rng, width = self.rng, self.width(one)
+        if width >= WIDEST:
+            return None
+        partition = tuple(rng.sample(range(width), rng.randrange(1, min(width, 2) + 1))) if rng.random() < 0.9 else ()
+        frames = (
+            Frame(rows=False),
+            Frame(rows=True),
+            Frame(True, FrameBound(BoundKind.PRECEDING, 1), FrameBound(BoundKind.FOLLOWING, 1)),
+            Frame(False, FrameBound(BoundKind.CURRENT_ROW), FrameBound(BoundKind.UNBOUNDED_FOLLOWING)),
+            Frame(False, end=FrameBound(BoundKind.UNBOUNDED_FOLLOWING)),
+        )
+        functions = rng.sample(WINDOWS, rng.choice([1, 1, 2]) if width + 2 <= WIDEST else 1)
+        counted = WindowFunction.COUNT_ROWS
+        arguments = [None if each is counted else rng.randrange(width) for each in functions]
+        framed = zip(functions, arguments, strict=True)
+        calls = [WindowCall(each, argument, BIGINT, rng.choice(frames)) for each, argument in framed]
+        order = rng.choice([None, *range(width)])
+        node = self.flow.over(one, partition, order, *calls, down=rng.random() < 0.5, at=self.place())
         return node, self.factors[one]
 
     # --- views ----------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator, ReaderOperator
 from domains.operators.operator import Vertex
+from domains.operators.over import OverIndex
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopIndex
 from domains.operators.whole_groups import WholeGroups
@@ -60,15 +61,19 @@ from domains.store.storage import Store
 # order the first of them a reader ``(row, weight)`` the row ==================
 # ============================================================== ======================
 #
-# A vertex is exported by the index that has all of it: that of its groups or ranked rows where there is one, else any
-# of its row indexes. What its other indexes hold follows from it. Loading what was exported gives the same state, to
-# the last value that is kept, and in slices: each item is whole, and they may come in any order.
+# A vertex is exported by the index that has all of it: that of its groups, partitions or ranked rows where there is
+# one, else any of its row indexes. What its other indexes hold follows from it. Loading what was exported gives the same
+# state, to the last value that is kept, and in slices: each item is whole, and they may come in any order.
+
+
+_KEEPING = (GroupIndex, WholeGroups, TopIndex, OverIndex)
+"""Indexes that keep more than rows."""
 
 
 def exported(vertex: Vertex) -> Iterator[Any]:
     """The items of a full vertex that is not a reader (whose rows are in the reader map)."""
     index = _leading(vertex)
-    if isinstance(index, (GroupIndex, WholeGroups, TopIndex)):
+    if isinstance(index, _KEEPING):
         return index.exported()
     return rows_of_state(vertex)
 
@@ -88,7 +93,7 @@ def load(vertex: Vertex, items: Sequence[Any]) -> list[Delta]:
     if isinstance(vertex.operator, ReaderOperator):
         return vertex.operator.settle(list(items))
     index = _leading(vertex)
-    rows = index.load(items) if isinstance(index, (GroupIndex, WholeGroups, TopIndex)) else items
+    rows = index.load(items) if isinstance(index, _KEEPING) else items
     for other in vertex.indexes.values():
         if isinstance(other, RowIndex):
             other.apply(rows)

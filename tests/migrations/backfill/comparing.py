@@ -11,6 +11,7 @@ from domains.engine.lifecycle.replay import exported
 from domains.language.types import Row
 from domains.operators.edges import EgressOperator, ReaderOperator
 from domains.operators.operator import Vertex
+from domains.operators.over import OverOperator
 from domains.operators.topk import TopIndex
 from domains.plan.graph import DomainIndex, Materialization, NodeIndex
 from tests.simulation.simulation import Simulation
@@ -28,6 +29,8 @@ def canonical(vertex: Vertex, items: Iterable[Any]) -> Any:
     if index is not None:
         ranking = index.ranking
         return Counter(tuple(held[ranking.offset : ranking.shown]) for *held, _ in items)
+    if isinstance(vertex.operator, OverOperator):
+        return Counter(items)
     if isinstance(vertex.operator, ReaderOperator) or not hasattr(_leading(vertex), "grouping"):
         rows: Counter[Row] = Counter()
         for row, weight in items:
