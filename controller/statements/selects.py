@@ -41,7 +41,7 @@ from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
-from migrations.flow.evaluation_plan import explained, is_unique, may_be_reordered, plan_evaluation
+from migrations.flow.evaluation_plan import explained, finds_by_index, is_unique, may_be_reordered, plan_evaluation
 from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
 from migrations.query.finish import Finish
@@ -317,7 +317,11 @@ class Selects:
 
     async def _keep(self, select: PreparedSelect, variant: Variant) -> None:
         """Make an automatic view, and drop those that are asked much less where there are too many."""
-        ad_hoc, tables = select.ad_hoc, frozenset(name.lower() for name in select.planned.tables)
+        planned, ad_hoc = select.planned, select.ad_hoc
+        if planned.finish is not None and not planned.reader.key:
+            variant.refused = "a view of it has no key: all of its rows would be gone through at each read"
+            return
+        tables = frozenset(name.lower() for name in planned.tables)
         if self.keeper is not None:
             await self._have_kept(self.keeper, ad_hoc, variant, tables)
             return
@@ -369,9 +373,11 @@ class Selects:
             return
         if select is None:
             return
-        planned, ad_hoc = select.planned, select.ad_hoc
-        if not ad_hoc.reusable or (planned.finish is not None and not planned.reader.key):
-            return  # All of its rows would be gone through at each read.
+        ad_hoc = select.ad_hoc
+        if not ad_hoc.reusable:
+            return
+        if select.planned.finish is None and finds_by_index(select.plan):
+            self.known_shapes.keep(sql, None, select)  # It is evaluated as fast as with the constants in its text.
         variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True, general=True)
         variant.lately = sum(each.lately for each in shape.variants.values())
         await self._keep(select, variant)

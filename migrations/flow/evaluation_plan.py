@@ -103,6 +103,12 @@ def estimates_of(nodes: Sequence[Node], statistics: Statistics) -> dict[NodeInde
 def scans_joins(plan: EvaluationPlan) -> bool:
     """Whether parameters choose among all rows of a join: no index of a base table has values of the reader's key. They
     are better conditions in the text then: these sink to the tables, and the order of joins knows of them."""
+    sought = plan.reader.key or plan.reader.seek
+    return len(plan.tables) > 1 and bool(sought) and not finds_by_index(plan)
+
+
+def finds_by_index(plan: EvaluationPlan) -> bool:
+    """Whether an index of a base table has values of the reader's key."""
     nodes = {node.index: node for node in plan.nodes}
     tables = {schema.name.lower(): schema for schema in plan.tables}
 
@@ -116,8 +122,7 @@ def scans_joins(plan: EvaluationPlan) -> bool:
         known = [tuple(column for column in own if column != COMPUTED) for own in origins]
         return any(map(decides, parents, known))
 
-    key, seek = plan.reader.key, plan.reader.seek
-    return len(tables) > 1 and bool(key or seek) and not decides(plan.nodes[-1], key)
+    return bool(plan.reader.key) and decides(plan.nodes[-1], plan.reader.key)
 
 
 def is_unique(plan: EvaluationPlan) -> bool:

@@ -247,29 +247,45 @@ class Planned:
 
     def select_evaluated(self, sql: str) -> list[Row]:
         """And again with other constants, where it is recognised by its tokens."""
-        statement = self._select_of(sql)
+        statement = self._select_of(sql).statement
+        assert statement is not None
         _, ad_hoc, arguments = self._exact(statement)
         rows = self.evaluated(ad_hoc.meant(), arguments)
         for other in (sql, with_another_constant(sql, self.random)):
-            self._ask_recognised(sql, statement, other)
+            self._ask_recognised(sql, other)
         return rows
 
-    def _select_of(self, sql: str) -> SelectStatement:
+    def _select_of(self, sql: str, *, learnt: bool = False) -> SentSelect:
         (parsed,) = interpret.split(sql)
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
         assert isinstance(statement, SelectStatement)
-        assert statement.query is parsed.expression
-        return statement
+        return SentSelect(sql, statement, learnt and statement.query is parsed.expression)
 
-    def _ask_recognised(self, sql: str, statement: SelectStatement, other: str) -> None:
-        """What is learnt of one text is what the full way makes of the other: rows, and names and types of columns."""
+    def _ask_recognised(self, sql: str, other: str) -> None:
+        """What is learnt of one text is what the full way makes of the other: rows, and names and types of columns. By
+        the constants that are parameters by themselves, and by all that could be."""
         plans = SelectPlans(cast(StatementPort, self), Texts())
-        sent = SentSelect(sql, statement, is_learnt=True)
-        plans.learn(sent, plans.prepared(statement, self.state))
+        sent = self._select_of(sql, learnt=True)
+        assert sent.statement is not None
+        plans.learn(sent, plans.prepared(sent.statement, self.state))
+        self._compare_recognised(plans, other)
+        try:
+            plans.whole(sql).send(None)
+        except Unsupported:
+            return
+        except StopIteration as made:
+            whole = made.value
+            if whole is not None and whole.planned.finish is None and whole.plan.reader.key:
+                plans.known_shapes.keep(sql, None, whole)
+                self._compare_recognised(plans, other)
+
+    def _compare_recognised(self, plans: SelectPlans, other: str) -> None:
         known = plans.recognised(other)
         if known is None:
             return
-        planned, ad_hoc, arguments = self._exact(self._select_of(other))
+        statement = self._select_of(other).statement
+        assert statement is not None
+        planned, ad_hoc, arguments = self._exact(statement)
         ours = self.answered(known.planned, known.plan, known.arguments)
         theirs = self.evaluated(ad_hoc.meant(), arguments)
         assert known.planned.columns == planned.columns, f"recognised as {known.ad_hoc.view_sql}: {other}"

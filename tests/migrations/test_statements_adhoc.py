@@ -137,8 +137,14 @@ TURNED: list[tuple[str, tuple[Any, ...], str, tuple[Any, ...]]] = [
         (1, 5, 6),
     ),
     ("SELECT id FROM stories LIMIT ?, ?", (5, 6), "SELECT id FROM stories LIMIT ? OFFSET ?", (6, 5)),
+    ("SELECT COUNT(*) FROM stories WHERE id > ?", (3,), "SELECT COUNT(*) FROM stories WHERE id > ?", (3,)),
+    (
+        "SELECT DISTINCT title FROM stories WHERE id IN (?) AND title BETWEEN ? AND 'x' LIMIT 3",
+        ((1, 2), "a"),
+        "SELECT DISTINCT title FROM stories WHERE id IN (?) AND title BETWEEN ? AND 'x' LIMIT 3",
+        ((1, 2), "a"),
+    ),
     # … and where the planner would refuse them, in the text.
-    ("SELECT COUNT(*) FROM stories WHERE id > ?", (3,), "SELECT COUNT(*) FROM stories WHERE id > 3", ()),
     ("SELECT id + ? FROM stories WHERE id = 1", (3,), "SELECT id + 3 FROM stories WHERE id = ?", (1,)),
     (
         "SELECT id FROM stories WHERE id = ? OR title = ?",

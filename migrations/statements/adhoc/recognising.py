@@ -29,6 +29,8 @@ Starts = tuple[int, ...]
 
 SHAPES = 2_000
 """That are remembered, the latest learnt ones, and plans of them: some kB each."""
+WHOLE_SHAPES = 200
+"""With a view, or a plan, for whatever constants."""
 CHARACTERS = 200_000
 """Of the tokens of shapes, and of plans: one takes some hundred bytes for each."""
 MOST_DIGITS = 18
@@ -159,9 +161,10 @@ class KnownShape:
 
 @dataclass(slots=True)
 class WholeShape(Generic[Plan]):
-    """A view that is kept for all texts of a shape with the same other constants than the general ones."""
+    """What holds for all texts of a shape with the same other constants than the general ones."""
 
-    view: str
+    view: str | None
+    """That is kept of it; None: its plan is evaluated."""
     plan: Plan | None
     """None: it was forgotten."""
 
@@ -238,8 +241,7 @@ class KnownShapes(Generic[Plan]):
         """The schema is another."""
         self._plans.clear()
         self._characters[1] = 0
-        for whole in list(self._whole.values()):
-            whole.plan = None
+        self._whole = {known: WholeShape(whole.view, None) for known, whole in self._whole.items() if whole.view}
 
     # --- one view for all of a shape ----------------------------------------------------------------------------
 
@@ -257,11 +259,13 @@ class KnownShapes(Generic[Plan]):
         whole = None if known is None else self._whole.get(known)
         return whole is not None and whole.plan is None
 
-    def keep(self, sql: str, view: str, plan: Plan) -> None:
-        """The shape of this text has a view for all of it from now on."""
+    def keep(self, sql: str, view: str | None, plan: Plan) -> None:
+        """The shape of this text has a plan, or a view, for all of it from now on."""
         known = self._known_whole(sql)
         if known is not None:
             self._whole[known] = WholeShape(view, plan)
+            if len(self._whole) > WHOLE_SHAPES:
+                del self._whole[next(iter(self._whole))]
 
     def _known_whole(self, sql: str) -> Known | None:
         found = scanned(sql)

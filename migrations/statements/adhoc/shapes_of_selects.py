@@ -8,9 +8,10 @@ WHERE id = ?``, read with 7 and with 9. What is turned:
   list is then not made of the answers for its values;
 * conditions on the parameters of views that it reads (``supply.py``).
 
-A ``?`` of the user's stays one where the planner takes it; elsewhere its value is written into the text. Where a value
-is not one of the column's own (``text_column = 7`` compares as numbers), or the planner refuses, :func:`verbatim`
-gives the view that has every constant in its text: always right, and shared by nobody.
+A ``?`` of the user's stays one where the planner takes it, below aggregates and LIMIT too; elsewhere its value is
+written into the text. Where a value is not one of the column's own (``text_column = 7`` compares as numbers), or the
+planner refuses, :func:`verbatim` gives the view that has every constant in its text: always right, and shared by
+nobody.
 """
 
 from __future__ import annotations
@@ -300,13 +301,13 @@ def _turn_conditions(making: _Making, select: exp.Select, sources: SelectSources
     for part in list(_where_parts(select)):
         found = _comparison(part)
         if found is None:
-            _keep_bounds(making, part, sources, several)
+            _keep_bounds(making, part, sources)
             continue
         column, kind, nodes = found
-        if not sources.is_present([column]) or (kind is not ParameterKind.EQUAL and not several):
+        users = any(isinstance(node, exp.Placeholder) for node in nodes)
+        if not sources.is_present([column]) or (kind is not ParameterKind.EQUAL and not several and not users):
             continue
         argument = _constants(making, nodes)
-        users = any(isinstance(node, exp.Placeholder) for node in nodes)
         turned = kind in (ParameterKind.EQUAL, ParameterKind.IN)
         if argument is None or not (users or (turned and _fits(argument, sources.type_of(column)))):
             continue
@@ -316,9 +317,9 @@ def _turn_conditions(making: _Making, select: exp.Select, sources: SelectSources
             nodes[0].replace(making.turn(argument[0], nodes))
 
 
-def _keep_bounds(making: _Making, part: exp.Expr, sources: SelectSources, several: bool) -> None:
+def _keep_bounds(making: _Making, part: exp.Expr, sources: SelectSources) -> None:
     """``column BETWEEN ? AND ?``: each bound that is the user's stays."""
-    if not isinstance(part, exp.Between) or not isinstance(part.this, exp.Column) or not several:
+    if not isinstance(part, exp.Between) or not isinstance(part.this, exp.Column):
         return
     if sources.is_present([part.this]):
         for bound in (part.args["low"], part.args["high"]):

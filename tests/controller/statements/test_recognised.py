@@ -44,6 +44,8 @@ SELECTS = [
     "WITH x AS (SELECT id FROM items WHERE kind = {k}) SELECT COUNT(*) FROM x WHERE id > {i}",
     "SELECT ROUND(price, {s}) FROM items WHERE kind = {k}",
     "SELECT COUNT(*) FROM items WHERE kind = {k} HAVING COUNT(*) > {s}",
+    "SELECT id FROM items WHERE kind IN ({k}, {k}) AND n > {s} ORDER BY n DESC, id LIMIT {s}",
+    "SELECT n, COUNT(*) FROM items WHERE kind IN ({k}, {k}) AND id > {i} GROUP BY n ORDER BY n",
     "SELECT {d} AS d, {d} * n FROM items WHERE kind = {k}",
     "SELECT id FROM items WHERE at = '{t}' OR at = '2024-01-0{s}'",
     "SELECT id FROM items WHERE at = '2024-01-0{s}'",
