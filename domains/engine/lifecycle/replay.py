@@ -62,8 +62,8 @@ from domains.store.storage import Store
 # ============================================================== ======================
 #
 # A vertex is exported by the index that has all of it: that of its groups, partitions or ranked rows where there is
-# one, else any of its row indexes. What its other indexes hold follows from it. Loading what was exported gives the same
-# state, to the last value that is kept, and in slices: each item is whole, and they may come in any order.
+# one, else any of its row indexes. What its other indexes hold follows from it. Loading what was exported gives the
+# same state, to the last value that is kept, and in slices: each item is whole, and they may come in any order.
 
 
 _KEEPING = (GroupIndex, WholeGroups, TopIndex, OverIndex)
