@@ -14,6 +14,7 @@ from domains.plan.graph import AggregateFunction, BoundKind, Frame, FrameBound, 
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.aggregates import is_operand, summary
 from migrations.query.expressions.calls import spelled
+from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.parameters import is_parameterised, own_nodes
 from migrations.query.relation import Sorting, sorting_direction
 
@@ -96,7 +97,7 @@ def window_meaning(node: exp.Window, names: Mapping[str, exp.Window], translate:
         raise Unsupported("a parameter in a window function", hint="write the number, or compare its result with ?")
     partition, order, frame = _resolved(node, names, ())
     own = tuple(translate(each) for each in partition)
-    terms = [Sorting(translate(term.this), sorting_direction(term)) for term in order]
+    terms = [sorting(translate(term.this), sorting_direction(term)) for term in order]
     meant = replace(
         _function(node, translate),
         partition=own,
