@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from domains.errors import SqlError
@@ -12,9 +12,8 @@ from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.plan import RelationalPlan, projected
 from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting
-from migrations.query.source import late_placeholder
+from migrations.query.source import late_placeholder, rows_of
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 
@@ -64,13 +63,8 @@ class SelectBlock:
         """This query as its subqueries see it."""
         further = self.context.outer
         level = 0 if further is None else further.level + 1
-        return Around(level, self.scope, self.column, self._rows, further)
-
-    def _rows(self, places: Sequence[int]) -> RelationalPlan:
-        arranged = self.stage.arrange(self.context.statistics)
-        at = [arranged.place(place) for place in places]
-        fields = [arranged.plan.field(place) for place in at]
-        return projected(arranged.plan, fields, [arranged.plan.columns[place].name for place in at])
+        stage, context = self.stage, self.context
+        return Around(level, self.scope, self.column, lambda places: rows_of(stage, places, context), further)
 
     def translate(self, node: exp.Expr, place: str, aliases: Replacement | None = None) -> Expression:
         """An expression of the SELECT over the wide row. ``aliases`` is asked before anything else."""

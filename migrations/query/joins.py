@@ -104,6 +104,21 @@ def leaves_of(source: Source) -> list[Leaf]:
             return [source]
 
 
+def grafted(source: Source, old: Source, new: Source) -> Source:
+    """What was joined to the right of ``old``, to the right of ``new`` instead."""
+    if source is old:
+        return new
+    match source:
+        case Inner(children, conditions):
+            return Inner((grafted(children[0], old, new), *children[1:]), conditions)
+        case Left(left, right, conditions):
+            return Left(grafted(left, old, new), right, conditions)
+        case Mark(left, right, conditions, at):
+            return Mark(grafted(left, old, new), right, conditions, at)
+        case Leaf():
+            return source
+
+
 def links_of(source: Source) -> list[Expression]:
     """Conditions of outer joins: each right row is there for a left row that meets them, or is missing."""
     match source:

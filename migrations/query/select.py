@@ -19,7 +19,7 @@ from migrations.query.expressions.aggregates import aggregates_in, is_operand, s
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.literals import shown, truth
-from migrations.query.expressions.parameters import is_parameterised, own_nodes
+from migrations.query.expressions.parameters import has_query, is_parameterised, own_nodes
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Outer, Scope
 from migrations.query.expressions.terms import conditions_of, value_of
@@ -57,7 +57,7 @@ def read_sources(block: SelectBlock) -> None:
     if clause is None or reads_dual(clause.this, block.node):
         block.scope = Scope((), _outside(block))
         return
-    reader = FromClause(block.stage, block.context, block.plan)
+    reader = FromClause(block.stage, block.context, block.plan, block.correlations, block.doubts)
     named = reader.read(clause.this, block.node.args.get("joins") or ())
     block.stage.source = named.source
     block.scope = Scope(named.bounds, _outside(block))
@@ -71,16 +71,12 @@ def filter_rows(block: SelectBlock) -> None:
     """WHERE."""
     where = block.node.args.get("where")
     parts = [] if where is None else list(conjuncts(where.this))
-    plain = [part for part in parts if not _has_query(part)]
+    plain = [part for part in parts if not has_query(part)]
     _restrict(block, plain, "WHERE", None)
     _correlate(block, _outer_of_groups(block))
     # They see the rows that the other conditions leave.
-    _restrict(block, [part for part in parts if _has_query(part)], "WHERE", None)
+    _restrict(block, [part for part in parts if has_query(part)], "WHERE", None)
     _correlate(block, ())
-
-
-def _has_query(node: exp.Expr) -> bool:
-    return any(isinstance(part, exp.Query) for part in own_nodes(node))
 
 
 def _correlate(block: SelectBlock, further: Sequence[Expression]) -> None:

@@ -13,14 +13,22 @@ from domains.language.types import Kind, TableSchema
 from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
+from migrations.query.correlation import Correlations, outer_columns
 from migrations.query.expressions.late import late_parameter, takes_list
-from migrations.query.expressions.parameters import is_parameterised, leading_bound, read_comparisons
+from migrations.query.expressions.parameters import (
+    has_query,
+    is_parameterised,
+    leading_bound,
+    read_comparisons,
+)
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, positions
-from migrations.query.joins import Inner, Leaf, Left, Source
-from migrations.query.relation import QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
+from migrations.query.joins import Inner, Leaf, Left, Source, columns_of, grafted
+from migrations.query.plan import RelationalPlan, projected
+from migrations.query.relation import Around, QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
 from migrations.query.stage import SelectStage, Wide, wide
+from migrations.query.subqueries import Subqueries
 
 Translate = Callable[[exp.Expr], Expression]
 Plan = Callable[[exp.Expr, QueryContext], Relation]
@@ -38,10 +46,19 @@ class NamedSource:
 class FromClause:
     """Reads one FROM clause into a stage."""
 
-    def __init__(self, stage: SelectStage, context: QueryContext, plan: Plan) -> None:
+    def __init__(
+        self,
+        stage: SelectStage,
+        context: QueryContext,
+        plan: Plan,
+        correlations: Correlations,
+        doubts: list[Expression],
+    ) -> None:
         self._stage = stage
         self._context = context
         self._plan = plan
+        self._correlations = correlations
+        self._doubts = doubts
 
     def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> NamedSource:
         """``first`` and what is joined to it. A comma binds looser than JOIN."""
@@ -141,7 +158,16 @@ class FromClause:
             conditions: list[Expression] = [call("eq", _field(left, n), _field(right, n)) for n in shared]
         else:
             outer = None if self._context.outer is None else self._context.outer.resolve
-            conditions = self._on(join, Scope((*left.bounds, *right.bounds), outer), bool(side))
+            scope = Scope((*left.bounds, *right.bounds), outer)
+            conditions = self._on(join, scope, bool(side))
+            asking = [part for part in conjuncts(join.args.get("on") or exp.true()) if has_query(part)]
+            if asking and side:
+                left, right, more = self._beside(left, right, asking, scope, side)
+                conditions += more
+            elif asking:
+                return NamedSource(
+                    self._restricted(Inner((left.source, right.source), tuple(conditions)), asking, scope), bounds
+                )
         if side == "LEFT":
             return NamedSource(Left(left.source, right.source, tuple(conditions)), bounds)
         if side == "RIGHT":
@@ -173,8 +199,18 @@ class FromClause:
 
         conditions: list[Expression] = []
         for part in conjuncts(condition):
+            if has_query(part):
+                continue
             if not is_parameterised(part):
-                conditions += conditions_of(translate(part))
+                found = conditions_of(translate(part))
+                correlated = [each for each in found if outer_columns(each)]
+                if correlated and outer:
+                    raise Unsupported(
+                        "a column of the query around in the ON of an outer join", hint="put it into WHERE"
+                    )
+                conditions += [each for each in found if each not in correlated]
+                self._stage.conditions += correlated
+                self._stage.inner |= frozenset[int]().union(*map(positions, correlated))
             elif outer:
                 raise Unsupported(
                     "a parameter in the ON of an outer join",
@@ -183,6 +219,81 @@ class FromClause:
             else:
                 conditions += read_parameters(part, translate, self._stage)
         return conditions
+
+    # --- subqueries in ON --------------------------------------------------------------------------------------
+
+    def _restricted(self, source: Source, parts: Sequence[exp.Expr], scope: Scope) -> Source:
+        """An inner join with conditions that have subqueries, which join it as they join the sources in WHERE."""
+        stage = self._stage
+        waiting, stage.source, stage.conditions = stage.conditions, source, []
+        subqueries, _ = self._subqueries(scope)
+        translate = self._translation(scope, subqueries)
+        for part in parts:
+            before = len(self._doubts)
+            if not subqueries.restrict(part, translate):
+                found = translate(part)
+                doubts = self._doubts[before:]
+                stage.conditions += [call("or", found, *doubts)] if doubts else conditions_of(found)
+        result = Inner((stage.source,), tuple(stage.conditions))
+        stage.source, stage.conditions = None, waiting
+        return result
+
+    def _beside(
+        self, left: NamedSource, right: NamedSource, parts: Sequence[exp.Expr], scope: Scope, side: str
+    ) -> tuple[NamedSource, NamedSource, list[Expression]]:
+        """An outer join's conditions with subqueries: each stands beside the rows of the side that it reads."""
+        stage, conditions = self._stage, list[Expression]()
+        for part in parts:
+            optional = right if side == "LEFT" else left
+            stage.source = optional.source
+            subqueries, read = self._subqueries(scope)
+            conditions += conditions_of(self._translation(scope, subqueries)(part))
+            grown, stage.source = stage.source, None
+            if read <= columns_of(optional.source):
+                changed = replace(optional, source=grown)
+                left, right = (left, changed) if side == "LEFT" else (changed, right)
+                continue
+            kept = left if side == "LEFT" else right
+            if not read <= columns_of(kept.source):
+                raise Unsupported(
+                    "a subquery in the ON of an outer join that reads both of its sides",
+                    hint="have it read one of them, or join with a derived table",
+                )
+            changed = replace(kept, source=grafted(grown, optional.source, kept.source))
+            left, right = (changed, right) if side == "LEFT" else (left, changed)
+        return left, right, conditions
+
+    def _subqueries(self, scope: Scope) -> tuple[Subqueries, set[int]]:
+        """For the ON of a join; and the columns that turn out to be read by its subqueries."""
+        read: set[int] = set()
+
+        def column(field: Field, name: str) -> Expression:
+            read.add(field.position)
+            return field
+
+        further = self._context.outer
+        level = 0 if further is None else further.level + 1
+        around = Around(level, scope, column, lambda places: rows_of(self._stage, places, self._context), further)
+        made = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
+        return made, read
+
+    def _translation(self, scope: Scope, subqueries: Subqueries) -> Translate:
+        def translate(node: exp.Expr) -> Expression:
+            setting = Setting(replace=lambda part: subqueries.replace(part, translate), place="the ON of a join")
+            found = fold(scalar(node, scope, setting), self._context.constants)
+            if outer_columns(found):
+                raise Unsupported("a column of the query around beside a subquery in ON", hint="put it into WHERE")
+            return found
+
+        return translate
+
+
+def rows_of(stage: SelectStage, places: Sequence[int], context: QueryContext) -> RelationalPlan:
+    """Some columns of all rows that a stage has by now."""
+    arranged = stage.arrange(context.statistics)
+    at = [arranged.place(place) for place in places]
+    fields = [arranged.plan.field(place) for place in at]
+    return projected(arranged.plan, fields, [arranged.plan.columns[place].name for place in at])
 
 
 def read_parameters(

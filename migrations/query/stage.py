@@ -67,6 +67,8 @@ class SelectStage:
     """The parameters that are in expressions."""
     missing: frozenset[int] = frozenset()
     """What conditions read that came with a source: an outer join may not make it NULL."""
+    inner: frozenset[int] = frozenset()
+    """What conditions read that came from the ON of an inner join into this stage's own: likewise."""
     empties: list[tuple[Leaf, EmptyRow]] = field(default_factory=list)
     leaves: int = 0
 
@@ -179,6 +181,8 @@ class SelectStage:
     def _refuse_nullable(self, source: Source) -> None:
         nullable = nullable_columns(source)
         names = [each.slot.name for each in self.carried if positions(each.expression) & nullable]
+        if self.inner & nullable:
+            raise Unsupported("a column of the query around in an ON, on the side of an outer join that may be missing")
         if self.missing & nullable:
             names += [slot.name for slot in self.slots]
         if names:

@@ -13,6 +13,7 @@ import asyncmy
 import pytest
 
 from controller.embedded.local import LocalDeployment
+from domains.errors import SqlError
 from loadgen.bench import servers
 
 EXPECTED = Path(__file__).parent / "subqueries.txt"
@@ -109,3 +110,39 @@ async def answered(port: int, queries: Iterable[str]) -> dict[str, Any]:
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 def test_mariadb_answers_the_same(mariadb: int) -> None:
     assert asyncio.run(answered(mariadb, recorded())) == recorded()
+
+
+SEVERAL = (
+    "SELECT id, (SELECT user FROM v WHERE v.story = s.id) AS voter FROM s WHERE id = ?",
+    "SELECT id, (SELECT MAX(user) FROM v WHERE v.story = s.id) AS voter FROM s "
+    "WHERE id = ? AND COALESCE(author, 0) <= COALESCE((SELECT user FROM v WHERE v.story = s.id), 9)",
+)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("query", SEVERAL, ids=["as a value", "in a condition"])
+async def test_several_rows_are_an_error_when_they_are_read(tmp_path: Path, query: str, shards: int) -> None:
+    """MySQL's error 1242. No write fails by it, other keys answer, and it is gone with the second row."""
+    deployment = await LocalDeployment.open(tmp_path, shards=shards)
+    try:
+        await deployment.execute("; ".join((*TABLES, *BEFORE)))
+        await deployment.execute(f"CREATE EXT VIEW voter AS {query}")
+
+        async def answer(story: int) -> Any:
+            (page,) = await deployment.pages("voter", [[story]])
+            held = json.loads(b"[" + page + b"]")
+            (evaluated,), _ = await deployment.execute(query.replace("?", str(story)))
+            assert [list(row.values()) for row in held] == [list(row) for row in evaluated.rows]
+            return held
+
+        for _ in range(2):
+            with pytest.raises(SqlError, match="more than one row"):
+                await deployment.pages("voter", [[1]])
+            with pytest.raises(SqlError, match="more than one row"):
+                await deployment.execute(query.replace("?", "1"))
+            assert await answer(2) == [{"id": 2, "voter": 1}]
+            await deployment.execute("DELETE FROM v WHERE id = 1")
+            assert await answer(1) == [{"id": 1, "voter": 2}]
+            await deployment.execute("INSERT INTO v VALUES (1, 1, 1, 1)")
+    finally:
+        await deployment.close()

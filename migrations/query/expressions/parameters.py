@@ -47,6 +47,11 @@ def is_parameterised(node: exp.Expr) -> bool:
     return any(isinstance(part, exp.Placeholder) for part in own_nodes(node))
 
 
+def has_query(node: exp.Expr) -> bool:
+    """Whether there is a subquery in an expression."""
+    return any(isinstance(part, exp.Query) for part in own_nodes(node))
+
+
 def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
     """The nodes of an expression in the order of the text, without identifiers and what is inside its subqueries."""
     pending = [node]
