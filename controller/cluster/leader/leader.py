@@ -474,6 +474,7 @@ def status_of(leader: Leader) -> dict[str, Any]:
         "closed": {str(domain): why for domain, why in sorted(leader.closed.items())},
         "rebuilding": leader.rebuild_operations.running,
         "migrating": leader.migrator is not None and leader.migrator.busy,
+        "automatic": 0 if leader.automatic is None else len(leader.automatic.views),
         "workers": [
             {
                 "name": name,

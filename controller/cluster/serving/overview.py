@@ -211,7 +211,7 @@ def _seen(worker: Document) -> Document:
     return {name: worker[name] for name in SEEN if name in worker}
 
 
-LED = ("calm", "trouble", "doing", "closed", "migrating")
+LED = ("calm", "trouble", "doing", "closed", "migrating", "automatic")
 SEEN = ("heard", "draining")
 MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")

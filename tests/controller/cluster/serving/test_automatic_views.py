@@ -73,6 +73,7 @@ async def test_what_is_asked_again_and_again_is_kept(cluster: InProcess) -> None
     assert await asked(cluster, BY_AUTHOR.replace("7", "8")) == ((3, "c"),)
     assert cluster.directory.recipe is not None
     assert not any(entry.ad_hoc for entry in cluster.directory.recipe.entries)
+    assert (await cluster.status())["cluster"]["automatic"] == 1
 
 
 async def test_a_shape_with_ever_other_constants_gets_one_view(cluster: InProcess) -> None:
