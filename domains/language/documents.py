@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from domains.language.encoding import encode_value
-from domains.language.exact import text_of_double
+from domains.language.exact import EXACT, text_of_double
 
 DEPTH_MAX = 100
 """Levels of a document, as in MySQL."""
@@ -200,6 +200,22 @@ def _key(value: Any) -> bytes:
 def same_value(one: Any, other: Any) -> bool:
     """Whether two values are equal as JSON: 1 and 1.0 are, 1 and true are not."""
     return _key(one) == _key(other)
+
+
+def normal(text: str) -> str:
+    """The document that stands for all that are equal to it: a join goes by its text."""
+    return text_of_value(_normal(value_of(text)))
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_normal(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _normal(each) for key, each in value.items()}
+    if isinstance(value, (float, Decimal)):
+        number = EXACT.normalize(Decimal(repr(value)) if isinstance(value, float) else value)
+        return int(number) if number == number.to_integral_value(context=EXACT) else number
+    return value
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------

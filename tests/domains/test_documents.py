@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from domains.language.coercion import coerce, json_row_coercer
-from domains.language.documents import NotJson, canonical, order_key, text_of_value, value_of
+from domains.language.documents import NotJson, canonical, normal, order_key, text_of_value, value_of
 from domains.language.functions.json.paths import found, path_of
 from domains.language.json_rows import json_encoder, page_values
 from domains.language.types import BIGINT, JSON, TEXT, Column
@@ -52,6 +52,16 @@ def test_the_order_of_documents() -> None:
     assert all(order_key(a) < order_key(b) for a, b in pairwise(ORDER))
     assert order_key("1") == order_key("1.0") == order_key("1.00")
     assert order_key('{"a": 1, "b": [2]}') == order_key('{"a": 1.0, "b": [2.0]}')
+
+
+@pytest.mark.parametrize(
+    "same", [("1", "1.0", "1.00"), ("0", "-0.0", "0.0"), ("1e20", "100000000000000000000"), ("1e-7", "0.00000010")]
+)
+def test_one_document_stands_for_equal_ones(same: tuple[str, ...]) -> None:
+    texts = [f'{{"k": [{number}, "1.0"]}}' for number in same]
+    assert len(set(map(normal, texts))) == 1
+    assert normal(normal(texts[0])) == normal(texts[0])
+    assert {order_key(normal(text)) for text in texts} == {order_key(texts[-1])}
 
 
 def test_paths() -> None:

@@ -246,7 +246,7 @@ def keys(left: Expression, right: Expression) -> tuple[Expression, Expression]:
     """
     left, right = settled(left, right), settled(right, left)
     if Kind.JSON in (left.type.kind, right.type.kind):
-        return Call("json_order", (left,), BLOB), Call("json_order", (right,), BLOB)
+        return Call("json_key", (left,), JSON), Call("json_key", (right,), JSON)
     if _is_key(left.type, right.type):
         return left, Call("equal_to", (right,), left.type)
     if _is_key(right.type, left.type):
@@ -308,6 +308,14 @@ def _json_order(emitter: Emitter, call: Call) -> str:
     return emitter.strict([emitter.value(argument)], lambda x: f"{convert}({x})")
 
 
+def _json_key(emitter: Emitter, call: Call) -> str:
+    """Of values that are equal as JSON the same document, also of one that is such a document."""
+    (argument,) = call.arguments
+    is_json = argument.type.kind is Kind.JSON
+    convert = documents.normal if is_json else partial(_chained, document_of(argument.type), documents.normal)
+    return emitter.strict([emitter.value(argument)], lambda x: f"{emitter.bind(convert)}({x})")
+
+
 def _equal_to(emitter: Emitter, call: Call) -> str:
     (argument,) = call.arguments
     convert = emitter.bind(partial(equal_value, argument.type, call.type))
@@ -321,4 +329,5 @@ def _no_type(_types: Types) -> SqlType:
 FUNCTIONS = registry(
     Function("equal_to", (1, 1), _no_type, _equal_to, by_target=True),
     Function("json_order", (1, 1), lambda _types: BLOB, _json_order),
+    Function("json_key", (1, 1), lambda _types: JSON, _json_key),
 )
