@@ -82,7 +82,8 @@ class Queries:
             where = (*where, self._subquery_condition(expressions))
         grouped, distinct = random.random() < 0.38, random.random() < 0.18
         columns = list(expressions.scope)
-        if self.parameters is not None and random.random() < 0.75:
+        is_asked = self.parameters is not None and random.random() < 0.75
+        if is_asked:
             where = (*where, *self._parameter_conditions(columns))
         if grouped:
             return Aggregates(random, expressions, self.parameters).select(sources, where)
@@ -90,12 +91,47 @@ class Queries:
             outputs = tuple(Output(term, term.column[1], aliased=False) for term in columns if term.column)
             return Select(outputs, sources, where, star=True)
         shown = [expressions.output() for _ in range(random.choices((1, 2, 3, 4), (2, 4, 3, 1))[0])]
+        if not is_asked and random.random() < 0.2:  # The judge puts a parameter around its query.
+            return Select(self.named([*shown, *self._windows(columns)]), sources, where, distinct=distinct)
         numbers = [term for term in columns if term.type.kind is Kind.INT]
         if self.parameters is not None and numbers and random.random() < 0.06:
             shown.append(
                 arithmetic("+", random.choice(numbers), placeholder(Parameter(next(self.parameters), "=", INT)))
             )
         return Select(self.named(shown), sources, where, distinct=distinct)
+
+    def _windows(self, columns: Sequence[Term]) -> list[Term]:
+        """Window functions whose values do not depend on how ties are broken."""
+        random = self.random
+        sortable = [term for term in columns if term.type.kind is not Kind.DBL]
+        numbers = [term for term in sortable if term.type.kind is Kind.INT]
+        if not sortable or not numbers:
+            return []
+        found = []
+        for _ in range(random.choice((1, 1, 2))):
+            argument, value = random.choice(numbers), random.choice(sortable)
+            by = random.choice(("", "", "PARTITION BY {1} "))
+            order = "ORDER BY {2}" + random.choice(("", " DESC"))
+            keys = [random.choice(sortable), random.choice(sortable)]
+            if len(sortable) == len(columns) and random.random() < 0.4:  # All columns leave no ties but equal rows.
+                keys = [keys[0], *random.sample(sortable, len(sortable))]
+                order += "".join(f", {{{at}}}" for at in range(3, len(keys) + 1))
+                frame = random.choice(("", "ROWS 2 PRECEDING", "ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING"))
+                function, value = random.choice(
+                    [(f"{each}({{0}}) OVER ({by}{order} {frame})", argument) for each in ("SUM", "MIN", "MAX", "COUNT")]
+                    + [(f"ROW_NUMBER() OVER ({by}{order})", argument)]
+                    + [(f"{each}({{0}}) OVER ({by}{order})", value) for each in ("LAG", "LEAD", "FIRST_VALUE")]
+                )
+            else:
+                frame = random.choice(("", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"))
+                over = random.choice((f"({by}{order} {frame})", f"({by})"))
+                function = random.choice(("SUM({0})", "MIN({0})", "MAX({0})", "COUNT({0})", "COUNT(*)"))
+                function, value = random.choice(
+                    ((f"{function} OVER {over}", argument), (f"RANK() OVER ({by}{order})", argument))
+                )
+            type = INT if value is argument else value.type
+            found.append(Term(type, function, function, (value, *keys)))
+        return found
 
     def named(self, shown: Sequence[Term]) -> tuple[Output, ...]:
         """Aliases, or a bare column's own name where it is free."""
