@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
-from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
+from domains.plan.traits import COMPUTED, ForJoin, is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
 COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
@@ -66,7 +66,7 @@ class Needs:
             if not columns:
                 need.complete = need.complete or "it is looked up as a whole"
             elif route(node, columns, node_of) is None:
-                need.complete = need.complete or f"its column {_names(node, columns)} is computed"
+                need.complete = need.complete or _lost(node, columns, node_of)
         if need.complete:
             inherited = need.complete if need.complete.endswith(BELOW) else f"{_described(node)}{BELOW}"
             for parent in node.parents:
@@ -160,6 +160,17 @@ def _reader_reason(reader: Reader) -> str:
     if any(parameter.kind not in COUNTS for parameter in reader.parameters):
         return "none of its parameters is compared with a column, so that all are applied when it is read"
     return "it has no parameter to be partial by"
+
+
+def _lost(node: Node, columns: Columns, node_of: NodeOf) -> str:
+    """Why a look-up by these columns does not pass through a node."""
+    traits = traits_of(node.operator)
+    group = traits.groups_by
+    (origins, *_) = traits.origins(columns, [len(node_of(parent).columns) for parent in node.parents])
+    if group is None or traits.matching is not None or COMPUTED in origins:
+        return f"its column {_names(node, columns)} is computed"
+    by = f"all rows that agree on {_names(node, group)}" if group else "all rows"
+    return f"it sees {by}, and is asked by {_names(node, columns)}"
 
 
 def _names(node: Node, columns: Iterable[int]) -> str:

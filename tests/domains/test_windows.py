@@ -4,12 +4,14 @@ have to."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from domains.language.types import BIGINT, Column, Delta, Row, decimal_type
 from domains.operators.over import OverIndex, OverOperator
+from domains.operators.windows import ExtremumFold, Fold, SumFold
 from domains.plan.deltas import consolidate
 from domains.plan.graph import BoundKind, Frame, FrameBound, OrderTerm, Over, WindowCall, WindowFunction
 from tests.migrations.evaluate import over
@@ -116,3 +118,53 @@ def test_a_partition_kept_up_to_date_has_what_the_definition_gives(seed: int) ->
     for key in list(index.keys()):
         index.evict(key)
     assert index.bytes == 0
+
+
+COST = 2000
+
+
+@pytest.mark.parametrize(
+    ("call", "place", "said", "added"),
+    [
+        (WindowCall(WindowFunction.ROW_NUMBER, None, BIGINT), COST, 1, 0),
+        (WindowCall(WindowFunction.SUM, 2, BIGINT), COST, 1, 1),
+        (WindowCall(WindowFunction.SUM, 2, BIGINT), 0, 2 * COST + 1, COST + 1),
+        (WindowCall(WindowFunction.MAX, 2, BIGINT), COST // 2, 1, 2),
+        (WindowCall(WindowFunction.SUM, 2, BIGINT, Frame(True, FrameBound(BoundKind.PRECEDING, 2))), COST // 2, 5, 5),
+        (WindowCall(WindowFunction.LAG, 2, BIGINT), COST // 2, 3, 0),
+        (
+            WindowCall(
+                WindowFunction.SUM,
+                2,
+                BIGINT,
+                Frame(False, FrameBound(BoundKind.CURRENT_ROW), FrameBound(BoundKind.UNBOUNDED_FOLLOWING)),
+            ),
+            0,
+            1,
+            1,
+        ),
+        (
+            WindowCall(WindowFunction.MAX, 2, BIGINT, Frame(False, end=FrameBound(BoundKind.UNBOUNDED_FOLLOWING))),
+            COST // 2,
+            1,
+            0,
+        ),
+    ],
+)
+def test_a_row_costs_what_it_can_change(
+    call: WindowCall, place: int, said: int, added: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``said``: deltas of the output; ``added``: rows that go into sums (those that leave a frame are not counted)."""
+    operator = Over((0,), (OrderTerm(1),), (call,))
+    index = OverIndex((0,), False, OverOperator(operator, PARENT).windows)
+    index.apply([((0, 2 * at, at + 1, None, None), 1) for at in range(COST)])
+    adds = []
+    for fold in (SumFold, ExtremumFold):
+
+        def counted(self: Fold, state: object, row: Row, weight: int, add: Callable[..., object] = fold.add) -> object:
+            adds.extend([row] * (weight > 0))
+            return add(self, state, row, weight)
+
+        monkeypatch.setattr(fold, "add", counted)
+    output = index.apply([((0, 2 * place - 1, 1, None, None), 1)])
+    assert (len(output), len(adds)) == (said, added)
