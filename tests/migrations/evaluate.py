@@ -184,6 +184,8 @@ def _summarise(call: AggregateCall, rows: list[Row]) -> Value:
     if function in ("min", "max"):
         least_or_greatest: Value = min(values) if function == "min" else max(values)
         return least_or_greatest
+    if function == "json_arrayagg":
+        return f"[{', '.join(values)}]"
     if function == "group_concat":
         return call.separator.join(values)
     if function.startswith(("var", "stddev")):
