@@ -70,10 +70,8 @@ def of_spark(value: Any, type: SqlType) -> Value:
             return rounded(value if isinstance(value, Decimal) else Decimal(value), type.scale)
         case Kind.DOUBLE:
             return float(value) + 0.0
-        case Kind.TEXT:
+        case Kind.TEXT | Kind.JSON:
             return str(value)
-        case Kind.JSON:
-            return of_json(json.loads(value), type)
         case Kind.BLOB:
             return bytes(value)
         case Kind.DATE:
@@ -396,7 +394,12 @@ def _known(schema: TableSchema, clock: dict[str, int]) -> tuple[Any, ...]:
 
 
 def _picked(values: Sequence[Any], places: Sequence[int], types: Sequence[SqlType]) -> tuple[Any, ...]:
-    return tuple(of_spark(values[place], type) for place, type in zip(places, types, strict=True))
+    return tuple(_as_held(of_spark(values[place], type), type) for place, type in zip(places, types, strict=True))
+
+
+def _as_held(value: Value, type: SqlType) -> Value:
+    """A document as a reader's JSON tells it, in which null is NULL and a number has no further zeros."""
+    return of_json(json.loads(value), type) if type.kind is Kind.JSON and isinstance(value, str) else value
 
 
 def _told(found: Sequence[tuple[str, str, int]]) -> list[dict[str, Any]]:
