@@ -231,6 +231,9 @@ class Queries:
         inside = inner._expressions(sources)
         if random.random() < 0.6:
             where = (*where, inside.boolean(1))
+        if random.random() < 0.5:
+            found = self._correlated(expressions, inside, sources, where)
+            return same(INT, "({0} OR {1})", found, expressions.boolean(1)) if random.random() < 0.3 else found
         if random.random() < 0.3:
             name = random.choice(("EXISTS", "NOT EXISTS"))
             query = Select((Output(random.choice(inside.scope), "x0"),), sources, where)
@@ -246,6 +249,26 @@ class Queries:
         name = random.choice(("IN", "IN", "NOT IN"))
         text = f"({{0}} {name} ({mysql(query)}))"
         return Term(INT, text, f"({{0}} {name} ({nested(query)}))", (outer,), nested=(query,))
+
+    def _correlated(
+        self, expressions: Expressions, inside: Expressions, sources: tuple[Source, ...], where: tuple[Term, ...]
+    ) -> Term:
+        """A subquery whose condition compares a column of its own with one of the query around: ``{0}`` in its text."""
+        random = self.random
+        outer = random.choice(expressions.scope)
+        own = [term for term in inside.scope if term.type == outer.type]
+        if own:
+            comparison = random.choices(("=", "<", "<>"), (6, 1, 1))[0]
+            around = Term(outer.type, "{0}", "{0}")
+            where = (*where, same(INT, f"({{0}} {comparison} {{1}})", random.choice(own), around))
+        kind = random.choice(("EXISTS", "NOT EXISTS", "COUNT", "IN", "NOT IN"))
+        if kind == "COUNT":
+            query = Select((Output(Term(INT, "COUNT(*)", "COUNT(*)", aggregate=True), "x0"),), sources, where)
+            test = f" {random.choice(('=', '>'))} {random.randrange(3)}"
+            return Term(INT, f"(({mysql(query)}){test})", f"(({nested(query)}){test})", (outer,), nested=(query,))
+        query = Select((Output(random.choice(own or list(inside.scope)), "x0"),), sources, where)
+        left = f"{{0}} {kind}" if own and kind.endswith("IN") else "EXISTS"
+        return Term(INT, f"({left} ({mysql(query)}))", f"({left} ({nested(query)}))", (outer,), nested=(query,))
 
     def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
         random = self.random
