@@ -32,7 +32,16 @@ class Aggregates:
             shown = [group[0]]
         outputs = tuple(self._output(term, i) for i, term in enumerate(shown))
         having = self._having(group, calls) if random.random() < 0.25 else None
-        return Select(outputs, sources, where, group, random.random() < 0.2, having)
+        can_roll = having is None and len(set(group)) == len(group) > 0
+        return Select(
+            outputs,
+            sources,
+            where,
+            group,
+            rollup=can_roll and random.random() < 0.15,
+            group_numbers=random.random() < 0.2,
+            having=having,
+        )
 
     def _output(self, term: Term, position: int) -> Output:
         return Output(term, f"x{position}")

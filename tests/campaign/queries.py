@@ -65,6 +65,8 @@ class Select:
     where: tuple[Term, ...] = ()
     group: tuple[Term, ...] | None = None
     """None: no aggregation; (): aggregates without GROUP BY."""
+    rollup: bool = False
+    """WITH ROLLUP: also grouped by each shorter beginning of the list, with NULL for the rest."""
     group_numbers: bool = False
     """GROUP BY is written with positions where a term is an output."""
     having: Term | None = None

@@ -8,9 +8,11 @@ LIMIT are left to the comparison: the judge returns every row, followed by its s
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from tests.campaign.kinds import TXT
 from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View, named_columns
-from tests.campaign.terms import Parameter, both
+from tests.campaign.terms import Parameter, Term, both, constant
 
 
 def cut_text(cut: Cut, *, judged: bool) -> str:
@@ -89,7 +91,7 @@ def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
     if condition is not None:
         text += f" WHERE {condition.mysql()}"
     if query.group:
-        text += " GROUP BY " + ", ".join(_group_terms(query))
+        text += " GROUP BY " + ", ".join(_group_terms(query)) + (" WITH ROLLUP" if query.rollup else "")
     if query.having is not None:
         text += f" HAVING {query.having.mysql()}"
     return text + _order_text(query.order, query) + cut_text(query.cut, judged=False)
@@ -158,6 +160,27 @@ def _judged_union(query: Compound) -> str:
 
 
 def _judged_select(select: Select, with_keys: bool = False) -> str:
+    if select.rollup and select.group:
+        levels = [_judged_block(_level(select, kept), with_keys) for kept in range(len(select.group), -1, -1)]
+        return f"SELECT * FROM ({' UNION ALL '.join(levels)})"
+    return _judged_block(select, with_keys)
+
+
+def _level(select: Select, kept: int) -> Select:
+    """The rows grouped by the first terms only; by a constant at last, since without a group nothing has a row, too."""
+    assert select.group is not None
+    gone = select.group[kept:]
+
+    def term(each: Term) -> Term:
+        return constant(None, each.type) if each in gone else each
+
+    outputs = tuple(replace(output, term=term(output.term)) for output in select.outputs)
+    order = tuple(replace(key, term=term(key.term)) for key in select.order)
+    group = select.group[:kept] or (constant("all", TXT),)
+    return replace(select, outputs=outputs, order=order, group=group)
+
+
+def _judged_block(select: Select, with_keys: bool) -> str:
     sources, moved = _judged_from(select)
     shown = [f"{output.term.judge(moved)} AS {output.name}" for output in select.outputs]
     if with_keys:
