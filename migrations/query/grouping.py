@@ -330,7 +330,9 @@ def _roll_up(
 ) -> None:
     """Each level is a γ of its own over the same rows. What a parameter or a constant fixes is in all of them."""
     first = block.stage
-    if _is_late(block, groups, summaries.values(), nodes, scalar=False):
+    # A total is of all values of an IN list, also where each of them has a group of its own.
+    several = any(c.slot.kind in SEVERAL for c in first.carried)
+    if several or _is_late(block, groups, summaries.values(), nodes, scalar=False):
         raise Unsupported("WITH ROLLUP over a parameter that is no key", hint="UNION ALL one query a level")
     if block.correlations.columns():
         raise Unsupported("WITH ROLLUP in a subquery that reads the query around by more than =")

@@ -76,7 +76,8 @@ def hinted(query: Query, random: Random) -> Query:
     names = Counter(name for name, _ in asked)
     keys = [each for each in map(_compared, query.where) if each is not None]
     able = [name for name, kind in keys if kind in ("=", "in") and names[name] == 1]
-    if not able or len(asked) == 1:
+    shown = any(part.parameter is not None for output in query.outputs for part in output.term.walk())
+    if not able or len(asked) == 1 or shown:  # What stands beside a column in the list has its name, too.
         return query
     return replace(query, partial_by=tuple(random.sample(able, random.randint(1, max(1, len(able) - 1)))))
 

@@ -73,6 +73,7 @@ UNSUPPORTED = {
     "SELECT COUNT(*), SUM(COUNT(*)) OVER () FROM stories WHERE author = ?": "over an aggregate without GROUP BY",
     "SELECT s.id FROM stories s FULL JOIN users u ON u.id = s.author": "FULL JOIN",
     "SELECT author FROM stories WHERE title LIKE ? GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
+    "SELECT author FROM stories WHERE author IN (?) GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories GROUP BY author, author WITH ROLLUP": "ROLLUP by the same expression twice",
     "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
     "SELECT id FROM stories INTERSECT ALL SELECT id FROM users": "INTERSECT ALL",
