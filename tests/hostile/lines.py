@@ -21,13 +21,13 @@ class Target:
     port: int
     rng: random.Random
     heard: dict[str, int] = field(default_factory=dict)
-    """How often each status, or ``closed``."""
+    """How often each status, or ``closed``, or ``silent`` for :data:`SECONDS`."""
     said: str = ""
     """The latest error's message."""
 
     def hears(self, status: str, body: bytes = b"") -> None:
         self.heard[status] = self.heard.get(status, 0) + 1
-        if status not in ("200", "closed"):
+        if body and status != "200":
             self.said = json.loads(body)["error"]["message"]
 
 
@@ -43,6 +43,8 @@ async def answer(target: Target, reader: asyncio.StreamReader) -> None:
             target.hears(head.split()[1].decode(), await reader.readexactly(length))
     except (asyncio.IncompleteReadError, ConnectionError):
         target.hears("closed")
+    except TimeoutError:
+        target.hears("silent")
 
 
 async def post(target: Target, path: str, body: bytes) -> None:
