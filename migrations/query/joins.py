@@ -119,6 +119,20 @@ def grafted(source: Source, old: Source, new: Source) -> Source:
             return source
 
 
+def reads_beside(source: Source, old: Source) -> frozenset[int]:
+    """The columns that the conditions read by which further sources were joined to the right of ``old``."""
+    if source is old:
+        return frozenset()
+    match source:
+        case Inner(children, conditions):
+            left = children[0]
+        case Left(left, _, conditions) | Mark(left, _, conditions):
+            pass
+        case Leaf():
+            return frozenset()
+    return reads_beside(left, old).union(*map(positions, conditions))
+
+
 def links_of(source: Source) -> list[Expression]:
     """Conditions of outer joins: each right row is there for a left row that meets them, or is missing."""
     match source:

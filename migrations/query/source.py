@@ -24,7 +24,7 @@ from migrations.query.expressions.parameters import (
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, positions
-from migrations.query.joins import Inner, Leaf, Left, Source, columns_of, grafted
+from migrations.query.joins import Arranged, Inner, Leaf, Left, Source, arrange, columns_of, grafted, reads_beside
 from migrations.query.plan import RelationalPlan, projected
 from migrations.query.relation import Around, QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
 from migrations.query.stage import SelectStage, Wide, wide
@@ -245,35 +245,41 @@ class FromClause:
         stage, conditions = self._stage, list[Expression]()
         for part in parts:
             optional = right if side == "LEFT" else left
+            kept = left if side == "LEFT" else right
             stage.source = optional.source
-            subqueries, read = self._subqueries(scope)
+            subqueries, read = self._subqueries(scope, (optional.source, kept.source))
             conditions += conditions_of(self._translation(scope, subqueries)(part))
             grown, stage.source = stage.source, None
+            read |= reads_beside(grown, optional.source) & (columns_of(optional.source) | columns_of(kept.source))
             if read <= columns_of(optional.source):
                 changed = replace(optional, source=grown)
                 left, right = (left, changed) if side == "LEFT" else (changed, right)
                 continue
-            kept = left if side == "LEFT" else right
             if not read <= columns_of(kept.source):
-                raise Unsupported(
-                    "a subquery in the ON of an outer join that reads both of its sides",
-                    hint="have it read one of them, or join with a derived table",
-                )
+                raise _reads_both()
             changed = replace(kept, source=grafted(grown, optional.source, kept.source))
             left, right = (changed, right) if side == "LEFT" else (left, changed)
         return left, right, conditions
 
-    def _subqueries(self, scope: Scope) -> tuple[Subqueries, set[int]]:
-        """For the ON of a join; and the columns that turn out to be read by its subqueries."""
+    def _subqueries(self, scope: Scope, sides: Sequence[Source] = ()) -> tuple[Subqueries, set[int]]:
+        """For the ON of a join, an outer one with these sides; and the columns that its subqueries turn out to read."""
         read: set[int] = set()
 
         def column(field: Field, name: str) -> Expression:
             read.add(field.position)
             return field
 
+        def rows(places: Sequence[int]) -> RelationalPlan:
+            if not sides:
+                return rows_of(self._stage, places, self._context)
+            side = next((each for each in sides if columns_of(each).issuperset(places)), None)
+            if side is None:
+                raise _reads_both()
+            return _columns_at(arrange(side, (), self._context.statistics), places)
+
         further = self._context.outer
         level = 0 if further is None else further.level + 1
-        around = Around(level, scope, column, lambda places: rows_of(self._stage, places, self._context), further)
+        around = Around(level, scope, column, rows, further)
         made = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
         return made, read
 
@@ -288,9 +294,19 @@ class FromClause:
         return translate
 
 
+def _reads_both() -> Unsupported:
+    return Unsupported(
+        "a subquery in the ON of an outer join that reads both of its sides",
+        hint="have it read one of them, or join with a derived table",
+    )
+
+
 def rows_of(stage: SelectStage, places: Sequence[int], context: QueryContext) -> RelationalPlan:
     """Some columns of all rows that a stage has by now."""
-    arranged = stage.arrange(context.statistics)
+    return _columns_at(stage.arrange(context.statistics), places)
+
+
+def _columns_at(arranged: Arranged, places: Sequence[int]) -> RelationalPlan:
     at = [arranged.place(place) for place in places]
     fields = [arranged.plan.field(place) for place in at]
     return projected(arranged.plan, fields, [arranged.plan.columns[place].name for place in at])

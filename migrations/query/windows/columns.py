@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from domains.errors import Unsupported
-from domains.language.expressions import Expression, Field
+from domains.language.expressions import Expression
 from domains.language.types import Column
 from domains.plan.graph import Columns, OrderTerm, Over, WindowCall
 from migrations.parse.reading import exp
 from migrations.query.block import SelectBlock
 from migrations.query.expressions.late import has_parameter
-from migrations.query.expressions.literals import shown
+from migrations.query.expressions.literals import NOTHING, shown
+from migrations.query.joins import Arranged
 from migrations.query.plan import RelationalPlan, extended, projected
 from migrations.query.relation import SEVERAL
 from migrations.query.stage import SelectStage, stage_of
@@ -47,8 +48,7 @@ def add_windows(block: SelectBlock) -> None:
             "a window function over an aggregate without GROUP BY that has a parameter below it",
             hint="group by the parameter's column",
         )
-    wide = [arranged.put(Field(at, arranged.plan.columns[arranged.place(at)].type)) for at in range(first.width)]
-    titles = [arranged.plan.columns[arranged.place(at)].name for at in range(first.width)]
+    wide, titles = _all_columns(arranged, first.width)
     plan = projected(arranged.plan, wide, titles)
     plan, places = _over(plan, meanings, [c.expression for c in first.carried])
     second = stage_of(plan)
@@ -58,6 +58,16 @@ def add_windows(block: SelectBlock) -> None:
     }
     block.stage = second
     block.known = lambda node: columns[node] if isinstance(node, exp.Window) else before(node) if before else None
+
+
+def _all_columns(arranged: Arranged, width: int) -> tuple[list[Expression], list[str]]:
+    """The wide row with its titles. What only marks rows has columns in it that nothing can read: they are NULL."""
+    wide: list[Expression] = [NOTHING] * width
+    titles = [""] * width
+    for place, at in enumerate(arranged.layout):
+        if at >= 0:
+            wide[at], titles[at] = arranged.plan.field(place), arranged.plan.columns[place].name
+    return wide, titles
 
 
 def _check(block: SelectBlock, meanings: dict[exp.Window, WindowMeaning]) -> None:
