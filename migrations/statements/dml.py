@@ -260,12 +260,15 @@ def _target(node: exp.Expr) -> exp.Expr:
 
 
 def _needs_row(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, catalog: Catalog) -> bool:
-    """Whether the answer may depend on the row that is written, or is compared with several of its columns.
+    """Whether the answer may depend on the row that is written, or is compared with several of its columns, or row by
+    row (ANY, ALL).
 
     A column of the written row is one with the name or alias of its table, or one that only the written table has. What
     a view or a subquery shows is not known here: there, what has the name of one of its columns may be meant.
     """
     if isinstance(subquery, exp.In) and isinstance(subquery.this, exp.Tuple):
+        return True
+    if isinstance(subquery.parent, (exp.Any, exp.All)):
         return True
     if isinstance(subquery.parent, exp.Binary) and subquery.parent.find(exp.Tuple) is not None:
         return True

@@ -175,6 +175,10 @@ COMPOUND_UNITS = st.sampled_from(sorted(COMPOUND)).map(text)
 CAST_TARGETS = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME, SqlType(TEXT.kind, "CHAR(2)", 2))
 
 
+PAIRED = ("json_array_append", "json_array_insert", "json_insert", "json_object", "json_replace", "json_set")
+"""Functions that take two further arguments at a time."""
+
+
 @st.composite
 def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
     name = draw(st.sampled_from(sorted(FUNCTIONS)))
@@ -182,6 +186,8 @@ def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
         return call(name, draw(below), type=draw(st.sampled_from(CAST_TARGETS)))
     least, most = FUNCTIONS[name].arity
     count = draw(st.integers(least, least + 3 if most is None else most))
+    if name in PAIRED:
+        count += (count - least) % 2
     arguments = [draw(below) for _ in range(count)]
     if name in ("date_add", "date_sub"):
         arguments[2] = draw(st.one_of(UNITS, COMPOUND_UNITS))

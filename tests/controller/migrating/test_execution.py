@@ -297,7 +297,7 @@ class CalmExecutor:
 
 async def test_a_migration_that_waits_for_its_turn_ends_with_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     migrator, migration = waiting(monkeypatch)
-    async with migrator._turn:
+    async with migrator.turn:
         await asyncio.sleep(0)
         migrator._tasks[migration.id].cancel()
         async with asyncio.timeout(30):

@@ -39,8 +39,8 @@ async def opened(path: Path, *, held: bool = False, **options: Any) -> AsyncIter
     """``held``: nothing is built before the migrator's turn is given back."""
     deployment = await LocalDeployment.open(path, opening=Opening(), **options)
     if held:
-        assert not deployment.migrator._turn.locked()
-        await deployment.migrator._turn.acquire()
+        assert not deployment.migrator.turn.locked()
+        await deployment.migrator.turn.acquire()
     try:
         yield deployment
     finally:
@@ -90,7 +90,7 @@ async def test_what_is_ready_serves_before_full_state_is_built(tmp_path: Path, l
         deployment.read_timeout = 60
         reading = asyncio.create_task(read(deployment, "Totals"))
         await asyncio.sleep(0)
-        deployment.migrator._turn.release()
+        deployment.migrator.turn.release()
         assert {"kind": 1, "n": 101, "w": sum(range(1, 700, 7)) + 5} in await reading
         await check(deployment)
         assert "building" not in await deployment.status()
@@ -140,7 +140,7 @@ async def test_a_change_that_stands_on_a_part_builds_it_first(tmp_path: Path) ->
     await filled(tmp_path, 700)
     async with opened(tmp_path, held=True) as deployment:
         migrator = deployment.migrator
-        migrator._turn.release()
+        migrator.turn.release()
         # In the turn before anything is built: the task that builds has not run yet.
         await deployment.execute("CREATE EXT VIEW Over AS SELECT SUM(n) AS n FROM Totals")
         assert await read(deployment, "Over") == [{"n": 700}]
@@ -153,7 +153,7 @@ async def test_a_view_that_is_dropped_is_not_built(tmp_path: Path) -> None:
         waiting = asyncio.create_task(read(deployment, "Named"))
         dropping = asyncio.create_task(deployment.execute("DROP VIEW Named; ALTER TABLE kinds ADD COLUMN more INT"))
         await asyncio.sleep(0)
-        deployment.migrator._turn.release()
+        deployment.migrator.turn.release()
         await dropping
         (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
         assert isinstance(outcome, (list, NotFound)), "it may have been built before"
