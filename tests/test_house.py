@@ -121,8 +121,9 @@ def test_no_function_is_too_long() -> None:
     assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
 
 
-HOUSE_FILES, HOUSE_LINES = 580, 110_000
-"""A ratchet on the way to the goal of 420 files and 66,000 lines: lower it with what was folded or deleted."""
+HOUSE_FILES, HOUSE_LINES = 512, 94_500
+"""A ratchet: lower it with what was folded or deleted; whoever raises it says for what. Since 485 and 85,700: windows,
+correlated subqueries, JSON, types, writes with joins, ALTER, automatic views of clusters, TPC-H."""
 FOLDER_FILES = 15
 
 

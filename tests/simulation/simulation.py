@@ -164,7 +164,8 @@ class Simulation:
         waiting = self.waiting()
         if not waiting or rng.random() < BEATS:
             for domain in self.domains:
-                self.perform(domain.index, domain.beat())
+                if domain.index not in self.broken:  # Its worker has died.
+                    self.perform(domain.index, domain.beat())
             waiting = self.waiting()
         unaware = self.unaware()
         if not waiting and not unaware:
