@@ -37,7 +37,7 @@ from domains.language.types import BIGINT, Value
 from domains.plan.graph import AggregateCall, AggregateFunction
 from domains.plan.traits import traits_of
 from migrations.parse.reading import exp
-from migrations.query.correlation import Correlations, inward, levels
+from migrations.query.correlation import Correlations, inward, levels, outer_columns
 from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.terms import moved
 from migrations.query.joins import Leaf
@@ -281,7 +281,13 @@ class Subqueries:
         left = row.expressions if isinstance(row, exp.Tuple) else [row]
         if len(left) != len(relation.outputs):
             raise SqlError(f"IN compares {len(left)} columns with the {len(relation.outputs)} of its subquery")
-        return [translate(x) for x in left]
+        values = [translate(x) for x in left]
+        if any(map(outer_columns, values)):
+            raise Unsupported(
+                "a column of the query around on the left side of IN, ANY or ALL in a subquery",
+                hint="write EXISTS, with the column compared in its WHERE",
+            )
+        return values
 
     def _members(self, left: Sequence[Expression], relation: Relation) -> Relation:
         """δ of the subquery.
