@@ -37,7 +37,7 @@ UNSUPPORTED = {
     "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
     "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
     "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
-    "SELECT id FROM stories s WHERE EXISTS (SELECT 1 FROM users WHERE s.author IN (SELECT id FROM users))": "left side of IN",
+    "SELECT s.id FROM stories s WHERE EXISTS (SELECT 1 FROM users WHERE s.id IN (SELECT id FROM users))": "side of IN",
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
     "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
     "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
