@@ -413,8 +413,8 @@ class FakeDeployment:
         self.definitions[name] = ViewInfo(name, sql, columns, parameters, True, False, "partial")
 
     def _run(self, statement: str, params: list[Any]) -> StatementResult:
-        if re.search(r"\bOVER\b", statement, re.I):
-            raise Unsupported("window functions are not supported", hint="use GROUP BY")
+        if re.search(r"\bWITH RECURSIVE\b", statement, re.I):
+            raise Unsupported("WITH RECURSIVE", hint="use a view")
         if dropped := re.match(r"DROP\s+VIEW\s+(\w+)", statement, re.I):
             gone = self._view(dropped[1])
             del self.definitions[gone.name]

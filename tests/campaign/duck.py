@@ -42,7 +42,9 @@ def comparable(query: Query) -> bool:
     """Whether the text says the same to both."""
     text = re.sub(r"'[^']*'", "''", view_text(query))
     called = set(re.findall(r"([A-Z_]+)\s?\(", text))
-    foreign = re.search(r" / | XOR | % |CAST\([^()]* AS (CHAR|SIGNED)|LIKE|\d e0|\de0| INTERVAL |<=>|WITH ROLLUP", text)
+    foreign = re.search(
+        r" / | DIV | XOR | % |CAST\([^()]* AS (CHAR|SIGNED)|LIKE|\d e0|\de0| INTERVAL |<=>|WITH ROLLUP", text
+    )
     return foreign is None and called <= _SHARED and "?" not in text and not _compares_kinds(text)
 
 

@@ -58,8 +58,8 @@ def test_a_wrongly_recognised_constant_is_found(monkeypatch: pytest.MonkeyPatch)
     """A plan is taken for a text whose other constants are not those of the plan's."""
     monkeypatch.setattr(recognising, "_rest", lambda *_: ())
     campaign = Campaign(Evaluated, "planted", say=lambda _: None, shrink_seconds=1.0)
-    assert not campaign.run(seconds=300, seed=1, failures=1)
-    assert "recognised as" in campaign.reports[0].message
+    assert not campaign.run(seconds=300, seed=1, failures=4)
+    assert any("recognised as" in report.message for report in campaign.reports)
 
 
 def test_recipes_are_read_as_written() -> None:
