@@ -7,7 +7,7 @@ tests.comparisons.test_comparisons`` writes the file anew: read what has changed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +148,6 @@ DIFFERENCES: dict[str, Callable[[Pair, set[Kind]], bool]] = {
     ),
 }
 """Why an answer of MariaDB may be another one."""
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
-        yield int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 async def _asked(port: int) -> dict[str, str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,6 @@ async def test_functions_answer_as_recorded(tmp_path: Path) -> None:
             assert alike(found.rows[0][0], expected), text
     finally:
         await deployment.close()
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
-        yield int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")

@@ -9,7 +9,6 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -97,12 +96,6 @@ async def test_queries_answer_as_recorded(tmp_path: Path) -> None:
     found, expected = await answered(tmp_path), recorded()
     assert {text: found[text] for text in expected if not alike(found[text], expected[text], 1e-12)} == {}
     assert len(expected) > 20
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
-        yield int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,6 @@ async def test_subqueries_answer_as_recorded(tmp_path: Path, shards: int) -> Non
             assert bag(evaluated.rows) == answer, query
     finally:
         await deployment.close()
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
-        yield int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 async def answered(port: int, queries: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,6 @@ def changed(tables: dict[str, Any]) -> dict[str, Any]:
     """Those with other rows than at the beginning. Which numbers AUTO_INCREMENT gives depends on the cases before."""
     tables["stories"] = [["new" if row[0] > 3 else row[0], *row[1:]] for row in tables["stories"]]
     return {name: rows for name, rows in tables.items() if rows != UNCHANGED[name]}
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
-        yield int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 async def their_answers(port: int, texts: list[str]) -> dict[str, Any]:
