@@ -8,14 +8,14 @@ and the rows that were said. A batch moves rows in and out, has the functions re
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Column, Delta, Row
 from domains.operators.framing import Dirty, PartitionBatch, PartitionChange, RankedRow, order_of, rank_of
 from domains.operators.operator import Forward, Operator
-from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
+from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.operators.windows import functions_of
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
@@ -134,7 +134,7 @@ class Partition:
         return ((row.said, 1) for row in self.rows if row.said is not None)
 
 
-class OverIndex(EntryIndex[dict[Row, Partition]]):
+class OverIndex(ShownIndex[dict[Row, Partition]]):
     """Partitions by key, where the key is over some of the partition columns."""
 
     __slots__ = ("windows",)
@@ -143,14 +143,8 @@ class OverIndex(EntryIndex[dict[Row, Partition]]):
         super().__init__(columns, partial)
         self.windows = windows
 
-    def get(self, key: Row) -> Collection[Delta] | None:
-        entry = self.entries.get(key)
-        if entry is None:
-            return None if self.partial else ()
-        return self._said(entry)
-
     @staticmethod
-    def _said(entry: dict[Row, Partition]) -> list[Delta]:
+    def shown(entry: dict[Row, Partition]) -> list[Delta]:
         return consolidate([delta for partition in entry.values() for delta in partition.said()])
 
     def build(self, material: Iterable[Delta]) -> dict[Row, Partition]:
@@ -160,22 +154,13 @@ class OverIndex(EntryIndex[dict[Row, Partition]]):
             entry[name].change(deltas, self.windows)
         return entry
 
-    def fill(self, key: Row, material: Iterable[Delta]) -> None:
-        entry = self.entries[key] = self.build(material)
-        self.bytes += self._bytes(entry)
-
-    def _bytes(self, entry: dict[Row, Partition]) -> int:
+    def held_bytes(self, entry: dict[Row, Partition]) -> int:
         rows = (row for partition in entry.values() for row in partition.rows)
         return ENTRY_BYTES * (1 + len(entry)) + sum(map(self.windows.bytes_of, rows))
 
-    def evict(self, key: Row) -> Collection[Delta]:
-        entry = self.entries.pop(key)
-        self.bytes -= self._bytes(entry)
-        return self._said(entry)
-
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)
-        return dict(self._said(mine)) == dict(self._said(anew))
+        return dict(self.shown(mine)) == dict(self.shown(anew))
 
     def exported(self) -> Iterator[Any]:
         """The parent's rows of each partition; all else follows from them."""

@@ -130,6 +130,38 @@ class EntryIndex(Index, Generic[Held]):
         return len(self.entries)
 
 
+class ShownIndex(EntryIndex[Held]):
+    """An index whose entries show other rows than those that they are built from."""
+
+    __slots__ = ()
+
+    def build(self, material: Iterable[Delta]) -> Held:
+        """An entry of all of the parent's rows of its key."""
+        raise NotImplementedError
+
+    def shown(self, entry: Held) -> list[Delta]:
+        """The rows of this vertex that an entry comes to."""
+        raise NotImplementedError
+
+    def held_bytes(self, entry: Held) -> int:
+        raise NotImplementedError
+
+    def get(self, key: Row) -> Collection[Delta] | None:
+        entry = self.entries.get(key)
+        if entry is None:
+            return None if self.partial else ()
+        return self.shown(entry)
+
+    def fill(self, key: Row, material: Iterable[Delta]) -> None:
+        entry = self.entries[key] = self.build(material)
+        self.bytes += self.held_bytes(entry)
+
+    def evict(self, key: Row) -> Collection[Delta]:
+        entry = self.entries.pop(key)
+        self.bytes -= self.held_bytes(entry)
+        return self.shown(entry)
+
+
 class RowIndex(EntryIndex[Entry]):
     """Rows by key."""
 

@@ -8,13 +8,13 @@ systems answered too few rows there).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Operator, never_refilled
-from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
+from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
 from domains.plan.graph import Columns
@@ -53,7 +53,7 @@ class TopKGroup:
         return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
 
 
-class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
+class TopIndex(ShownIndex[dict[Row, TopKGroup]]):
     """Groups by key, where the key is over some of the group columns."""
 
     __slots__ = ("ranking",)
@@ -62,13 +62,7 @@ class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
         super().__init__(columns, partial)
         self.ranking = ranking
 
-    def get(self, key: Row) -> Collection[Delta] | None:
-        entry = self.entries.get(key)
-        if entry is None:
-            return None if self.partial else ()
-        return self._shown(entry)
-
-    def _shown(self, entry: dict[Row, TopKGroup]) -> list[Delta]:
+    def shown(self, entry: dict[Row, TopKGroup]) -> list[Delta]:
         return [(row, 1) for group in entry.values() for row in group.show(self.ranking)]
 
     def build(self, material: Iterable[Delta]) -> dict[Row, TopKGroup]:
@@ -84,19 +78,10 @@ class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
                 group.whole = False
         return entry
 
-    def fill(self, key: Row, material: Iterable[Delta]) -> None:
-        entry = self.entries[key] = self.build(material)
-        self.bytes += self._bytes(entry)
-
     @staticmethod
-    def _bytes(entry: dict[Row, TopKGroup]) -> int:
+    def held_bytes(entry: dict[Row, TopKGroup]) -> int:
         held = (ranked for group in entry.values() for ranked in group.ranked)
         return ENTRY_BYTES + sum(row_bytes(row) + len(rank) for rank, row in held)
-
-    def evict(self, key: Row) -> Collection[Delta]:
-        entry = self.entries.pop(key)
-        self.bytes -= self._bytes(entry)
-        return self._shown(entry)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)
@@ -115,8 +100,8 @@ class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
             group.ranked, group.whole = [self.ranking.rank(row) for row in held], whole
             key = self.key_of(held[0])
             entry = self.entries[key] = {key: group}
-            self.bytes += self._bytes(entry)
-            rows.extend(self._shown(entry))
+            self.bytes += self.held_bytes(entry)
+            rows.extend(self.shown(entry))
         return rows
 
     def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
@@ -134,9 +119,9 @@ class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
             if not all(self._change(entry.setdefault(name, TopKGroup()), ds) for name, ds in groups.items()):
                 rows = refill(key)
                 assert rows is not None, "an entry stands on a hole (rule 2)"
-                self.bytes -= self._bytes(entry)
+                self.bytes -= self.held_bytes(entry)
                 entry = self.entries[key] = self.build(rows)
-                self.bytes += self._bytes(entry)
+                self.bytes += self.held_bytes(entry)
             for name, before in old.items():
                 group = entry.get(name)
                 after = group.show(self.ranking) if group is not None else []
