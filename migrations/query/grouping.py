@@ -435,6 +435,6 @@ def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression
         computed = fold(scalar(node, block.scope, Setting(placeholder=late)), block.context.constants)
     except HeadraceError:
         return None  # It holds an aggregate or a subquery, so it is no group itself.
-    if computed in groups and not isinstance(computed, Constant):
-        return Field(groups.index(computed), computed.type)
-    return None
+    if computed not in groups:
+        return None
+    return computed if isinstance(computed, Constant) else Field(groups.index(computed), computed.type)

@@ -12,7 +12,7 @@ which is kept up to date by a row's own counts, and partial by any column that c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
@@ -30,9 +30,11 @@ from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.literals import literal, precise
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
+from migrations.query.expressions.terms import positions, substituted
 from migrations.query.plan import RelationalPlan, aggregated, filtered, projected, united
 from migrations.query.relation import (
     Carried,
+    LateParts,
     Output,
     QueryContext,
     Relation,
@@ -45,6 +47,7 @@ from migrations.query.relation import (
     require_single,
     sorting_direction,
 )
+from migrations.query.stage import Wide, late_condition
 
 
 def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
@@ -52,11 +55,11 @@ def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan
     first, steps = _chain(node)
     context = context.inside(context.outer)
     branches = [bounded(plan(branch, context)) for branch in (first, *(step.expression for step in steps))]
-    for branch in branches:
-        refuse_late_conditions(branch, "a UNION", "ask it as a SELECT without a view, or declare a view of each branch")
     for branch in branches[1:]:
         if len(branch.outputs) != len(branches[0].outputs):
             raise SqlError(f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns")
+    if _are_told_apart(branches):
+        return sorted_and_limited(_told_apart(branches, steps), node)
     relation, run = branches[0], list[tuple[Relation, bool]]()
     for step, branch in zip(steps, branches[1:], strict=True):
         is_distinct = bool(step.args.get("distinct"))
@@ -68,6 +71,69 @@ def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan
             raise Unsupported(f"{name} ALL", hint=f"{name}, which takes equal rows for one")
         relation, run = _counted(_united(relation, run), branch, is_difference=isinstance(step, exp.Except)), []
     return sorted_and_limited(_united(relation, run), node)
+
+
+# Branches with parameters of their own: no key of the whole, nor a condition of the whole, stands for them. So the rows
+# of each say whose they are, and what a branch asks is asked of its own rows, when the answer is read:
+#
+#     σ_p A ∪ σ_q B  =  π σ (branch ≠ 0 OR p) AND (branch ≠ 1 OR q) (A × (0, columns of p) ∪ B × (1, columns of q))
+
+
+def _are_told_apart(branches: Sequence[Relation]) -> bool:
+    if any(branch.late.conditions for branch in branches):
+        return True
+    carried = [_by_place(branch.carried) for branch in branches]
+    if any(c.slot.outer is not None or c.slot.named for some in carried for c in some):
+        return False  # A query around asks all branches alike, and so does a :name.
+    kinds = [[(c.slot.name.lower(), c.slot.kind) for c in some] for some in carried]
+    marks = [[c.slot.marks for c in some] for some in carried]
+    return any(each != kinds[0] for each in kinds) or any(each != marks[0] for each in marks)
+
+
+def _told_apart(branches: Sequence[Relation], steps: Sequence[exp.SetOperation]) -> Relation:
+    is_distinct = bool(steps[-1].args.get("distinct"))
+    mixed = not is_distinct and any(step.args.get("distinct") for step in steps)
+    if mixed or not all(isinstance(step, exp.Union) for step in steps):
+        for branch in branches:
+            hint = "ask it as a SELECT without a view, or declare a view of each branch"
+            refuse_late_conditions(branch, "a set operation", hint)
+        _unified([_by_place(branch.carried) for branch in branches])
+    asked = [_conditions(branch) for branch in branches]
+    needed = [sorted(frozenset[int]().union(*map(positions, conditions))) for conditions in asked]
+    told = []
+    for number, branch in enumerate(branches):
+        further = [Output("branch", Constant(number, BIGINT))]
+        for other, columns in zip(branches, needed, strict=True):
+            fields = [other.plan.field(column) for column in columns]
+            further += [Output("asked", f if other is branch else Constant(None, f.type)) for f in fields]
+        carried = tuple(c for c in branch.carried if c.slot.outer is not None)
+        told.append(replace(branch, outputs=(*branch.outputs, *further), carried=carried, late=LateParts()))
+    relation = _united(told[0], [(each, is_distinct) for each in told[1:]])
+    width = len(branches[0].outputs)
+    of, *rest = (output.expression for output in relation.outputs[width:])
+    conditions, at = list[Expression](), 0
+    for number, (some, columns) in enumerate(zip(asked, needed, strict=True)):
+        places = dict(zip(columns, rest[at : at + len(columns)], strict=True))
+        at += len(columns)
+        is_other = call("ne", of, Constant(number, BIGINT))
+        conditions += [call("or", is_other, _placed(each, places)) for each in some]
+    slots = tuple(slot for b in branches for slot in (*b.late.slots, *_demoted(b)))
+    late = LateParts(tuple(conditions), slots=slots, distinct=is_distinct)
+    return replace(relation, outputs=relation.outputs[:width], late=late)
+
+
+def _placed(condition: Expression, places: Mapping[int, Expression]) -> Expression:
+    return substituted(condition, lambda field: places[field.position])
+
+
+def _demoted(branch: Relation) -> list[Slot]:
+    return [c.slot for c in branch.carried if c.slot.outer is None]
+
+
+def _conditions(branch: Relation) -> list[Expression]:
+    """What a branch asks when it is read: also what would be a key, were it asked alone."""
+    keys = [late_condition(Wide(branch.plan.field(c.column), c.slot)) for c in branch.carried if c.slot.outer is None]
+    return [*branch.late.conditions, *keys]
 
 
 def _united(first: Relation, steps: Sequence[tuple[Relation, bool]]) -> Relation:

@@ -35,7 +35,8 @@ class Queries:
     def query(self) -> Query:
         """A view's whole query."""
         if self.random.random() < 0.14:
-            return self._ordered_union(self.union())
+            union = self.union()
+            return self._ordered_union(self._asked(union) if self.parameters is not None else union)
         return self._ordered(self.select(depth=2))
 
     def union(self, depth: int = 1) -> Compound:
@@ -50,6 +51,20 @@ class Queries:
         if self.random.random() < 0.2:
             words[0] = "INTERSECT"
         return Compound(tuple(branches), tuple(words))
+
+    def _asked(self, union: Compound) -> Compound:
+        """With parameters of its own in some of its branches, as they are read only after all branches are together."""
+        random, plain = self.random, [each for each in union.branches if each.group is None and not each.distinct]
+        if len(plain) < len(union.branches) or random.random() < 0.4:
+            return union
+        branches = []
+        for branch in union.branches:
+            columns = [term for source in branch.sources for term in source.columns()]
+            asks = random.random() < 0.6
+            conditions = self._parameter_conditions(columns) if asks else []
+            branches.append(replace(branch, where=(*branch.where, *conditions)))
+        words = (random.choice(("UNION", "UNION ALL")),) * len(union.operations)
+        return replace(union, branches=tuple(branches), operations=words)
 
     def _unordered(self, depth: int) -> Select:
         saved, self.parameters = self.parameters, None

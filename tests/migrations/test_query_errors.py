@@ -29,7 +29,10 @@ UNSUPPORTED = {
     "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x": "in a subquery",
     "SELECT x.author FROM (SELECT DISTINCT author FROM stories WHERE score > ?) x": "in a subquery",
     "SELECT x.n FROM (SELECT id + ? AS n FROM stories) x": 'the parameter in the column "n"',
-    "SELECT id FROM stories WHERE title LIKE ? UNION SELECT id FROM users": "below a UNION",
+    "SELECT id FROM stories WHERE title LIKE ? INTERSECT SELECT id FROM users": "below a set operation",
+    "SELECT id FROM stories WHERE title LIKE ? UNION SELECT id FROM users UNION ALL SELECT 1 FROM users": (
+        "below a set operation"
+    ),
     "SELECT id FROM stories WHERE id IN (SELECT id FROM users WHERE name LIKE ?)": "below a subquery in an expression",
     "SELECT x.id FROM (SELECT id FROM stories WHERE title LIKE ? ORDER BY id LIMIT 3) x": "below LIMIT",
     "SELECT u.id FROM users u LEFT JOIN (SELECT id FROM stories WHERE title LIKE ?) s ON s.id = u.id": "outer join",
@@ -41,17 +44,10 @@ UNSUPPORTED = {
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
     "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
     "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
-    "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users": "different parameters",
-    "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users WHERE name = ?": "different parameters",
-    "SELECT id FROM stories WHERE id = ? UNION ALL SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id = ? EXCEPT SELECT id FROM users": "different parameters",
+    "SELECT id FROM stories WHERE id = ? INTERSECT SELECT id FROM users WHERE name = ?": "different parameters",
     "SELECT id FROM stories WHERE id = :id UNION SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
-    "SELECT id FROM stories WHERE id > ? UNION ALL SELECT id FROM users WHERE id > ?": 'a ? for "id" in each branch',
-    "SELECT id FROM stories WHERE id IN (?) UNION ALL SELECT id FROM users WHERE id IN (?)": (
-        'a ? for "id" in each branch'
-    ),
-    "SELECT id FROM (SELECT id FROM stories WHERE id = ? UNION ALL SELECT id FROM users WHERE id = ?) x": (
-        'a ? for "id" in each branch'
-    ),
+    "SELECT id FROM stories WHERE id > ? EXCEPT SELECT id FROM users WHERE id > ?": 'a ? for "id" in each branch',
     "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
     "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
