@@ -147,6 +147,10 @@ class Serving(ABC):
         """See :class:`controller.statements.planning.StatementPort`."""
         return 0
 
+    def automatic_bytes(self) -> int:
+        """See :class:`controller.statements.planning.StatementPort`."""
+        return 0
+
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
         return await self.hosts.statistics(self._bases(), tables)
 

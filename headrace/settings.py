@@ -28,6 +28,7 @@ from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SPARK_THRESHOLD, SparkSettings
 from worker.archive.options import INTERVAL, RETENTION, SEGMENT_ROWS
+from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 from zookeeper.address import parse_address
 from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityError
@@ -118,6 +119,9 @@ class Settings(BaseSettings):
     )
     max_evaluation_size: Annotated[Size, Flag("serve", "up", "worker", "api", value="SIZE")] = Field(
         default=1_000_000_000, description="bytes that the process may hold that evaluates a SELECT"
+    )
+    max_automatic_size: Annotated[Size, Flag("serve", "up", "worker", value="SIZE")] = Field(
+        default=AUTOMATIC_BYTES, description="bytes that automatic views may hold together, in a worker"
     )
     max_body_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
         default=_LIMITS.max_body_size, description="greatest request body in bytes"

@@ -20,6 +20,7 @@ from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
 from domains.plan.graph import NodeIndex
 from domains.plan.sharding import base_shards
+from domains.plan.traits import is_base
 from domains.store.storage import DISK_RESERVE
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.spark.settings import SPARK_THRESHOLD
@@ -172,6 +173,16 @@ class LocalDeployment(Serving):
         bases = {base for name in tables if name in known for base in base_shards(known[name], self.state.shards)}
         clocks = self.dataflow.published.values()
         return sum(at for clock in clocks for base, at in clock.items() if base in bases)
+
+    def automatic_bytes(self) -> int:
+        """Of the nodes that no declared view reads."""
+        flow, views = self.state.flow, self.state.catalog.views
+        declared, automatic = set[NodeIndex](), set[NodeIndex]()
+        for view, reader in flow.readers.items():
+            (automatic if views[view].ad_hoc else declared).update(flow.ancestors(reader))
+        held = held_by(self.dataflow)
+        own = (index for index in automatic - declared if not is_base(flow.node(index).operator))
+        return sum(held[index][1] for index in own if index in held)
 
     def is_unbuilt(self, reader: NodeIndex) -> bool:
         return reader in self.migrator.unbuilt

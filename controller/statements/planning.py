@@ -82,6 +82,9 @@ class StatementPort(Protocol):
     def writes(self, tables: Collection[str]) -> int:
         """To these tables so far, by their lower-case names; 0 where no automatic view is kept."""
 
+    def automatic_bytes(self) -> int:
+        """Those of all automatic views; 0 where others keep them."""
+
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics: ...
 
 

@@ -57,6 +57,7 @@ from migrations.statements.statement import ConstantSelect, SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.measured import NodeMeasure
 from worker.adhoc.pool import Budget
+from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 
 Answer = TypeVar("Answer")
 Answered = tuple[tuple[Column, ...], Rows, Clock]
@@ -96,6 +97,8 @@ class Selects:
         """When the keeper is asked again that could not."""
         self._reviewing: asyncio.Task[None] | None = None
         """While there are automatic views."""
+        self.kept_bytes = AUTOMATIC_BYTES
+        """What automatic views may hold together."""
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
@@ -416,10 +419,11 @@ class Selects:
             await self._deployment.run(RecipeEntry(forget=(name,)), f"forget {name}")
 
     async def _review(self) -> None:
-        """Drop what costs writes more than it saves."""
+        """Drop what costs writes more than it saves, and what is too large."""
         while self.shapes.kept:
             await asyncio.sleep(REVIEW_SECONDS)
             await self.drop_dear()
+            self.check_size()
 
     async def drop_dear(self) -> None:
         for name in self.shapes.too_dear(self._deployment.writes):
@@ -427,6 +431,10 @@ class Selects:
                 await self.forget(name)
             except HeadraceError as error:
                 _log.warning("an automatic view is not dropped, though it is asked seldom: %s", error.message)
+
+    def check_size(self) -> None:
+        if self._deployment.automatic_bytes() > self.kept_bytes:
+            self.give_way()
 
     def give_way(self) -> bool:
         """Memory is short: whether an automatic view goes, the one that was asked longest ago. Any thread may ask."""

@@ -13,7 +13,8 @@ QUERIES`` shows for each shape:
 Automatic views are at most :data:`KEPT_VIEWS`, and :data:`TABLE_VIEWS` that read one table, since each write to it pays
 for them. Beyond that one goes for another that was asked :data:`OFTENER` times as often lately, and else none is made:
 where more shapes are asked in turns than may be kept, views would be made and dropped all the time. One goes whose
-tables are written to :data:`WRITES_AN_ASKING` times and more for each time that it is asked. Look-ups by a unique key
+tables are written to :data:`WRITES_AN_ASKING` times and more for each time that it is asked; and the one that was asked
+longest ago where all of them hold more bytes than ``max_automatic_size``. Look-ups by a unique key
 have none: their table answers them. Where memory is short they go before partial state does, one after the other, and
 none is made for :data:`SHORT_SECONDS`. None of them is in the recipe, so a start begins without them.
 
@@ -52,7 +53,7 @@ WRITES = 1_000
 REVIEW_SECONDS = 1.0
 """Between two looks how often tables were written to."""
 SHORT_SECONDS = 60.0
-"""After an automatic view went because memory was short: what is made sooner goes at once, and costs its making."""
+"""After an automatic view went for its bytes: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
 """That are remembered, those asked latest: some kB each."""
 TRY_AGAIN = 100
@@ -167,7 +168,7 @@ class AskedShapes:
 
     askings: int = 0
     short_at: float = -inf
-    """When one was dropped because memory was short."""
+    """When one was dropped because memory was short, or because all of them were too large."""
     now: Callable[[], float] = monotonic
 
     @property
@@ -179,7 +180,7 @@ class AskedShapes:
         """Why none is made now, whatever is asked."""
         if self.now() - self.short_at >= SHORT_SECONDS:
             return ""
-        return f"memory was short less than {SHORT_SECONDS:g} s ago (memory_limit)"
+        return f"one had to go less than {SHORT_SECONDS:g} s ago (memory_limit, max_automatic_size)"
 
     def asked(self, text: str, name: str, view_sql: str, reusable: bool) -> tuple[Shape, Variant]:
         shape = self.known.pop(text, None) or Shape(text)

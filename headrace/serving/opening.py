@@ -68,6 +68,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         spark_threshold=settings.spark_threshold,
         opening=opening,
     )
+    deployment.selects.kept_bytes = settings.max_automatic_size
     if settings.archive is not None:
         deployment.selects.by_spark = spark_selects(settings)
     return deployment

@@ -50,6 +50,7 @@ class Told:
     memory_limit: int = 2**30
     disk_reserve: int = 0
     max_evaluation_size: int = 2**30
+    max_automatic_size: int = 2**26
     host: str = "127.0.0.1"
     worker_port: int = 0
     advertise: str | None = None

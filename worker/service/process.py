@@ -84,6 +84,10 @@ class WorkerSettings(ArchiveSettings, Protocol):
         """Bytes that a process beside may hold that evaluates a part of a SELECT."""
 
     @property
+    def max_automatic_size(self) -> int:
+        """Bytes that automatic views may hold together."""
+
+    @property
     def zookeeper(self) -> str | None: ...
 
     @property
@@ -254,6 +258,7 @@ async def _open(
     handler = WorkerServer(
         *(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve),
         settings.max_evaluation_size,
+        settings.max_automatic_size,
     ).handle
     server = await serve(
         settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation

@@ -26,6 +26,7 @@ from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.inbox import Stopping
+from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.cuts import CloseCut, ContinuePart, EvaluatePart, EvaluateRequest, MisreadCut, ReadCut
 from worker.protocol.messages import (
@@ -129,6 +130,7 @@ class WorkerServer:
         archiver: Archiver | None = None,
         disk_reserve: int = DISK_RESERVE,
         held_bytes: int = HELD_BYTES,
+        automatic_bytes: int = AUTOMATIC_BYTES,
     ) -> None:
         self._dataflow = dataflow
         self._archiver = archiver
@@ -147,6 +149,7 @@ class WorkerServer:
         """The closed stores of shards that could not be read: when one is opened again, its alarm stays."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
         self._is_short = False
+        self._automatic_bytes = automatic_bytes
         dataflow.hosted.pressure.give_way = self._tell_leader
         self._holds = Holds(dataflow)
         self._cuts = HeldCuts(dataflow, held_bytes)
@@ -217,6 +220,15 @@ class WorkerServer:
         self._is_short = self._is_short or is_automatic(last)
         return is_automatic(last)
 
+    def _holds_too_much(self) -> bool:
+        """Whether the automatic views here are larger than they may be."""
+        found = 0
+        for host in list(self._dataflow.hosted.hosts.values()):
+            for vertex in list(host.domain.vertices.values()):
+                if is_automatic(vertex.index):
+                    found += sum(index.bytes for index in list(vertex.indexes.values()))
+        return found > self._automatic_bytes
+
     # --- the leader's -------------------------------------------------------------------------------------------
 
     def obey(self, message: LeaderMessage) -> Pong | Awaitable[Any]:
@@ -224,7 +236,7 @@ class WorkerServer:
         self._dataflow.hosted.fence(message.epoch)
         match message:
             case Ping():
-                is_short, self._is_short = self._is_short, False
+                is_short, self._is_short = self._is_short or self._holds_too_much(), False
                 return Pong(self._name, self._incarnation, self._dataflow.hosted.broken, is_short)
             case Perform(epoch=epoch, domain=domain, command=command):
                 return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))

@@ -292,11 +292,14 @@ async def test_many_at_once_wait_for_their_turn(tmp_path: Path) -> None:
         await deployment.close()
 
 
-async def test_a_union_that_cannot_be_a_view_is_answered_as_its_refusal_says(tmp_path: Path) -> None:
+async def test_a_set_operation_that_cannot_be_a_view_is_answered_as_its_refusal_says(tmp_path: Path) -> None:
     deployment = await opened(tmp_path)
-    sql = "SELECT id FROM accounts WHERE amount LIKE ? UNION SELECT amount FROM accounts WHERE id < 2 ORDER BY 1"
+    sql = (
+        "SELECT id FROM accounts WHERE amount LIKE ? UNION SELECT amount FROM accounts WHERE id < 2 "
+        "EXCEPT SELECT id FROM accounts WHERE id > 9000 ORDER BY 1"
+    )
     try:
-        with pytest.raises(Unsupported, match="below a UNION") as refused:
+        with pytest.raises(Unsupported, match="below a set operation") as refused:
             await deployment.execute(f"CREATE EXT VIEW both_of_them AS {sql}")
         assert "a SELECT without a view" in str(refused.value.hint)
         (result,), _ = await deployment.execute(sql, ["%99"])
@@ -409,7 +412,7 @@ async def test_where_memory_is_short_automatic_views_go_before_partial_state(
                 id += 1
         assert evicted() == 0
         assert (await query(deployment, "SELECT id"))["view"] is not None, "the one asked latest stays"
-        assert "memory was short" in (await query(deployment, "SELECT amount"))["why"]
+        assert "one had to go" in (await query(deployment, "SELECT amount"))["why"]
         deployment.dataflow.memory_limit = declared * 2 // 3
         async with asyncio.timeout(20):
             while not evicted() or (await query(deployment, "SELECT id"))["view"] is not None:
@@ -417,6 +420,35 @@ async def test_where_memory_is_short_automatic_views_go_before_partial_state(
                 id += 1
         assert not deployment.selects.shapes.kept
         assert (2,) in await rows(deployment, latest), "it is evaluated again"
+    finally:
+        await deployment.close()
+
+
+@pytest.mark.usefixtures("pays_at_once")
+async def test_past_their_bytes_the_one_asked_longest_ago_goes(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)
+    first, latest = "SELECT amount FROM accounts WHERE amount < 500", "SELECT id FROM accounts WHERE amount < 3"
+    try:
+        await deployment.execute("CREATE EXT VIEW declared AS SELECT * FROM accounts WHERE owner = ?")
+        await deployment.pages("declared", [[owner] for owner in range(OWNERS)])
+        assert deployment.automatic_bytes() == 0, "a declared view is none, and tables belong to all"
+        sizes = []
+        for sql in (first, latest):
+            await deployment.execute(sql)
+            await until_kept(deployment, sql, sql[:20])
+            sizes.append(deployment.automatic_bytes())
+        assert 0 < sizes[0] < sizes[1]
+        deployment.selects.kept_bytes = sizes[1]
+        deployment.selects.check_size()
+        await deployment.selects.settled()
+        assert deployment.automatic_bytes() == sizes[1], "they are as large as they may be"
+        deployment.selects.kept_bytes -= 1
+        deployment.selects.check_size()
+        async with asyncio.timeout(20):
+            while deployment.automatic_bytes() == sizes[1]:
+                await asyncio.sleep(0.001)
+        assert "max_automatic_size" in (await query(deployment, "SELECT amount"))["why"]
+        assert (await query(deployment, "SELECT id"))["view"] is not None
     finally:
         await deployment.close()
 

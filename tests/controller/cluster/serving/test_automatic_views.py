@@ -171,7 +171,7 @@ async def test_one_goes_where_memory_is_short(cluster: InProcess) -> None:
     assert await asked(cluster, BY_AUTHOR, 2) == ((1, "a"), (2, "b"))
     assert kept(cluster) == []
     (told,) = cluster.queries()
-    assert "memory was short" in told.why
+    assert "one had to go" in told.why
 
 
 @pytest.mark.parametrize("mode", [shapes.AdHocMode.ANSWER, shapes.AdHocMode.OFF])
@@ -195,6 +195,18 @@ async def test_a_worker_tells_that_its_memory_is_short(cluster: InProcess) -> No
         while automatic.views:
             await cluster.execute("UPDATE stories SET title = 'x' WHERE id = 3")
             await asyncio.sleep(0.05)
+    assert await asked(cluster, BY_AUTHOR) == ((1, "a"), (2, "b"))
+
+
+async def test_a_worker_tells_that_they_are_too_large(cluster: InProcess) -> None:
+    await asked(cluster, BY_AUTHOR, 5)
+    assert kept(cluster)
+    automatic = leader_of(cluster).keeping()
+    for worker in cluster.workers:
+        worker.server.handler.__self__._automatic_bytes = 0
+    async with asyncio.timeout(60):
+        while automatic.views:
+            await asyncio.sleep(0.02)
     assert await asked(cluster, BY_AUTHOR) == ((1, "a"), (2, "b"))
 
 
