@@ -283,6 +283,19 @@ def sampled(table: StoredRows) -> TableStatistics:
     return replace(known, distinct=distinct | dict(known.distinct))
 
 
+def of_shards(schema: TableSchema, shards: Sequence[TableStatistics]) -> TableStatistics:
+    """A table's statistics from those of its shards. A value of the column that decides the shard is in one of them;
+    one of another column that stands in several rows of a shard is taken to be in all of them."""
+    known = sized(schema, sum(shard.rows for shard in shards))
+    distinct: dict[Columns, int] = {}
+    for at in schema.live():
+        counts = [(shard.distinct.get((at,), 1), shard.rows) for shard in shards if shard.rows]
+        is_repeated = at != schema.shard_column and all(2 * values <= rows for values, rows in counts)
+        values = [count for count, _ in counts]
+        distinct[at,] = max(1, max(values, default=1) if is_repeated else sum(values))
+    return replace(known, distinct=distinct | dict(known.distinct))
+
+
 def _distinct_of(column: int, table: StoredRows, rows: Sequence[Row]) -> int:
     values, count = list(dict.fromkeys(row[column] for row in rows)), table.row_count
     found = max(1, len(values))

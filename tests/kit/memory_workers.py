@@ -31,6 +31,7 @@ from tests.cluster_simulation.loop import VirtualLoop
 from tests.kit.hosted_site import Found, HostedSite
 from tests.kit.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
+from worker.adhoc.cut import samples_of
 from worker.dataflow.batch import Batch, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import (
@@ -48,6 +49,7 @@ from worker.protocol.messages import (
     Report,
     RowCounts,
     RowsRequest,
+    SamplesRequest,
     Status,
     StatusDocument,
     version_of,
@@ -166,6 +168,8 @@ class MemoryWorker(HostedSite):
                 return worker_report(self.hosted, self.descriptor.name)
             case Positions():
                 return link_positions(self.hosted)
+            case SamplesRequest(domain=domain, tables=tables):
+                return samples_of(self.hosted, domain, tables)
             case RowsRequest(domain=domain):
                 store = self.hosted.hosts[domain].domain.store
                 return RowCounts({each.name: store.table(each.name).row_count for each in store.tables()})

@@ -15,7 +15,7 @@ from domains.store.storage import Store, StoredRows, sampled
 from worker.adhoc.answer import Question, Rows, ShardedRows, answered
 from worker.adhoc.shard_view import ShardView
 from worker.dataflow.domain_host import DomainHost
-from worker.protocol.messages import NotHere
+from worker.protocol.messages import NotHere, SampledTable, TableSamples
 
 FEW_ROWS = 1_000
 """Read or made at a node by an evaluation on the dataflow thread, where all else waits for it: some 5 ms."""
@@ -86,6 +86,14 @@ def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequ
     """Of a sample of each of the tables, in all shards."""
     stored = ShardedTables(_stores(hosted, bases), tables)
     return {schema.name: sampled(stored.table(schema.name)) for schema in tables}
+
+
+def samples_of(hosted: DomainHost, domain: DomainIndex, tables: Sequence[TableSchema]) -> TableSamples:
+    """The same of one shard, to go over the wire."""
+    found = statistics_of(hosted, [domain], tables)
+    return TableSamples(
+        tuple(SampledTable(found[each.name].rows, tuple(found[each.name].distinct.items())) for each in tables)
+    )
 
 
 def _stores(hosted: DomainHost, bases: Sequence[DomainIndex]) -> list[Store]:

@@ -22,7 +22,7 @@ from zlib import crc32
 from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.commands import Command
-from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.graph import Columns, DomainIndex, NodeIndex
 from domains.plan.packets import Clock, LinkId, Once, Operation
 from worker.reader_map.lookup import BoundLookup, Parts
 
@@ -372,6 +372,28 @@ class RowsRequest:
 class RowCounts:
     rows: dict[str, int]
     """Table → rows of this shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesRequest:
+    """Samples of tables, as a domain's base shard has them. → ``TableSamples``"""
+
+    domain: DomainIndex
+    tables: tuple[TableSchema, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTable:
+    """See :class:`domains.plan.estimates.TableStatistics`."""
+
+    rows: int
+    distinct: tuple[tuple[Columns, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSamples:
+    tables: tuple[SampledTable, ...]
+    """In the order in which they were asked for."""
 
 
 # --- between workers: one stream (``worker/wire/streams.py``) ---------------------------------------------------

@@ -22,6 +22,7 @@ from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE, Store
+from worker.adhoc.cut import samples_of
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
@@ -48,6 +49,7 @@ from worker.protocol.messages import (
     Role,
     RowCounts,
     RowsRequest,
+    SamplesRequest,
     StaleEpoch,
     Status,
     StatusDocument,
@@ -172,6 +174,8 @@ class WorkerServer:
                 return self._touch(message)
             case EvictRequest(domain=domain, node=node, keys=keys):
                 return asyncio.wrap_future(self._dataflow.evict(domain, node, keys))
+            case SamplesRequest(domain=domain, tables=tables):
+                return self._ask(lambda hosted, _: samples_of(hosted, domain, tables), at_once=True)
             case RowsRequest(domain=domain):
                 return self._ask(lambda hosted, _: _row_counts(hosted, domain))
             case StreamsRequest(domain=domain, table=table):

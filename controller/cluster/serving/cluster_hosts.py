@@ -4,7 +4,7 @@ other requests go to the worker."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from controller.cluster.serving.connections import Connections, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
@@ -14,12 +14,12 @@ from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
-from domains.plan.estimates import Statistics
+from domains.plan.estimates import Statistics, TableStatistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
 from domains.plan.sharding import base_shard
 from domains.plan.traits import is_reader
-from domains.store.storage import sized
+from domains.store.storage import of_shards
 from migrations.flow.plan import State
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import EvaluationCut
@@ -29,10 +29,10 @@ from worker.protocol.messages import (
     Pages,
     PagesInParts,
     ReadRequest,
-    RowCounts,
-    RowsRequest,
+    SamplesRequest,
     Streams,
     StreamsRequest,
+    TableSamples,
     TouchRequest,
     WriteRequest,
 )
@@ -245,11 +245,26 @@ class ClusterHosts:
     async def statistics(self, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
         deadline = self._deadline()
 
-        def rows(base: DomainIndex) -> Awaitable[RowCounts]:
-            return self._asking.ask(base, lambda _: RowsRequest(base), deadline, repeatable=True)
+        async def sampled(number: int, base: DomainIndex) -> dict[str, TableStatistics]:
+            here = tuple(table for table in tables if number < (table.shards or len(bases)))
+            ask = SamplesRequest(base, here)
+            answer: TableSamples = await self._asking.ask(
+                base,
+                lambda _: ask,
+                deadline,
+                repeatable=True,
+                outdated=lambda: next(filter(None, map(self._altered, here)), None),
+            )
+            return {
+                table.name: TableStatistics(one.rows, dict(one.distinct))
+                for table, one in zip(here, answer.tables, strict=True)
+            }
 
-        counted = await asyncio.gather(*map(rows, bases))
-        return {table.name: sized(table, sum(each.rows.get(table.name, 0) for each in counted)) for table in tables}
+        shards = await asyncio.gather(*(sampled(number, base) for number, base in enumerate(bases)))
+        return {
+            table.name: of_shards(table, [shard[table.name] for shard in shards if table.name in shard])
+            for table in tables
+        }
 
     # --- writes ---------------------------------------------------------------------------------------------
 

@@ -67,6 +67,32 @@ async def test_few_and_many_rows_are_answered_and_nothing_is_kept(cluster: InPro
     assert not cluster.views()
 
 
+async def test_samples_of_all_shards_order_joins(cluster: InProcess) -> None:
+    """By table sizes alone orders would come first, half of which are looked up then."""
+    await cluster.execute("""
+        CREATE TABLE orders (id INT PRIMARY KEY, state INT);
+        CREATE TABLE products (id INT PRIMARY KEY, code INT) SHARD BY (id) SHARDS 1;
+        CREATE TABLE parts (id INT PRIMARY KEY, order_id INT, product INT, KEY (order_id), KEY (product))
+    """)
+    await cluster.insert("orders", [{"id": i, "state": i // 2 % 2} for i in range(2_000)])
+    await cluster.insert("products", [{"id": i, "code": 1_000 + i} for i in range(400)])
+    await cluster.insert("parts", [{"id": i, "order_id": i // 2, "product": i % 400} for i in range(4_000)])
+    tables = cluster.state.catalog.tables
+    known = await cluster.statistics([tables["orders"], tables["products"], tables["parts"]])
+    assert [known[name].rows for name in ("orders", "products", "parts")] == [2_000, 400, 4_000]
+    assert known["orders"].distinct[1,] == 2
+    assert known["products"].distinct[1,] == 400
+    assert 300 <= known["parts"].distinct[2,] <= 800
+    plan = await select(
+        cluster,
+        "EXPLAIN SELECT i.id FROM orders o JOIN parts i ON o.id = i.order_id JOIN products p ON p.id = i.product "
+        "WHERE o.state = 1 AND p.code = 1077",
+    )
+    lines = [str(line) for (line,) in plan]
+    bases = [line.strip("│├└─ ").split("  ")[0] for line in lines[: lines.index("a view of it would be")]]
+    assert [each for each in bases if each in tables] == ["products", "parts", "orders"]
+
+
 async def test_the_answer_has_the_positions_that_it_shows_and_waits_for_a_token(cluster: InProcess) -> None:
     for number in range(20):
         written = await cluster.insert("items", [{"id": number, "kind": "a"}, {"id": 1_000 + number, "kind": "b"}])
