@@ -1,6 +1,7 @@
 """One recipe entry worked out: statements of a migration, planned together against the state before it.
 
-The order of what is to be done is: tables that are new or changed; views that go; views that come (their nodes are
+The order of what is to be done is: rows are checked, where a table is to ask more of them; tables that are new or
+changed; views that go; views that come (their nodes are
 built beside the running ones and become visible at the end); tables that go.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from domains.engine.lifecycle.expected import asks_more, new_keys
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.language.types import Column, TableColumn, TableSchema
 from domains.plan import commands
@@ -62,8 +64,10 @@ def outdated_views(state: State, schema: TableSchema, *, cascade: bool = False) 
     :raises StillInUse: there are others; with all of them.
     """
     before = state.catalog.table(schema.name)
-    if before.columns == schema.columns and before.order == schema.order:
-        return []  # Indexes have no meaning, only a price.
+    # Indexes have no meaning, only a price. A subquery may rely on a key that is unique, and none on one's absence.
+    schema = replace(schema, unique=tuple(key for key in before.unique if key in schema.unique))
+    if (before.columns, before.order, before.unique) == (schema.columns, schema.order, schema.unique):
+        return []
     outdated: list[ViewDefinition] = []
     reasons: dict[str, str] = {}
     after = state.catalog.with_table(schema)
@@ -74,7 +78,8 @@ def outdated_views(state: State, schema: TableSchema, *, cascade: bool = False) 
         try:
             written = _written_out(view, state.catalog, after)
             same = written is not None and _come_to_the_same(written, aligned, graph)
-            reason = f'it would read other columns of "{schema.name}"'
+            what = "read other columns" if before.unique == schema.unique else "rely on a UNIQUE key that has gone"
+            reason = f'it would {what} of "{schema.name}"'
         except HeadraceError as error:
             same, reason = False, error.message
         if not same:
@@ -205,15 +210,24 @@ class Change:
 
     state: State
     entry: RecipeEntry
+    checks: list[PlanStep] = field(default_factory=list)
+    """That rows are what their tables are to be: done before the change is decided."""
+    relents: list[PlanStep] = field(default_factory=list)
+    """What takes the checks back."""
     tables: list[PlanStep] = field(default_factory=list)
     removal: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
     views: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
     drops: list[PlanStep] = field(default_factory=list)
 
     @property
+    def undo(self) -> tuple[PlanStep, ...]:
+        """What takes back all that comes before the decision."""
+        return (*self.views.undo, *self.relents)
+
+    @property
     def steps(self) -> tuple[PlanStep, ...]:
         """``views`` before ``removal``: what can fail or be cancelled comes before what cannot be taken back."""
-        return (*self.tables, *self.views.steps, *self.removal.steps, *self.drops)
+        return (*self.checks, *self.tables, *self.views.steps, *self.removal.steps, *self.drops)
 
 
 def entries_of(entry: RecipeEntry) -> tuple[RecipeEntry, ...]:
@@ -302,6 +316,10 @@ class _Work:
     def __init__(self, state: State) -> None:
         self.state = state.copy()
         self.tables: list[PlanStep] = []
+        self.checks: list[PlanStep] = []
+        self.relents: list[PlanStep] = []
+        self.made: set[str] = set()
+        """Tables that come with this entry, and have no rows."""
         self.drops: list[PlanStep] = []
         self.gone: dict[str, None] = {}
         self.readers: dict[str, None] = {}
@@ -348,20 +366,33 @@ class _Work:
             schema = replace(schema, generation=self.state.catalog.dropped.get(schema.name.lower(), 0))
             self.state.catalog = self.state.catalog.with_table(schema)
             self.meanings.clear()
+            self.made.add(schema.name)
             self._at_table(schema, commands.CreateTable(schema), f"create table {schema.name}")
 
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
-        before = self.state.catalog.table(table).indexes
+        before = self.state.catalog.table(table)
         for view in outdated_views(self.state, schema, cascade=cascade):
             for name in self.state.catalog.dependents(view.name):
                 self._forget(self.state.catalog.views[name.lower()])
             self._forget(view)
         self.state.catalog = self.state.catalog.with_table(schema)
         self.meanings.clear()
+        if asks_more(before, schema) and schema.name not in self.made:
+            self._check_rows(before, schema)
         self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
-        for columns in dict.fromkeys(schema.indexes):
-            if columns not in before:
+        for columns in dict.fromkeys((*schema.unique, *schema.indexes)):
+            if columns not in (*before.unique, *before.indexes):
                 self.tables.extend(build_index(schema, columns, self.state.shards))
+
+    def _check_rows(self, before: TableSchema, schema: TableSchema) -> None:
+        """Before anything is decided; writes go on meanwhile (``domains/engine/lifecycle/expected.py``)."""
+        name, shards = schema.name, self.state.shards
+        self.checks += at_table(schema, shards, commands.Expect(schema), f"expect more of table {name}")
+        for columns in new_keys(before, schema):
+            self.checks += build_index(schema, columns, shards)
+        check = commands.CheckRows(name, SLICE_ROWS)
+        self.checks += at_table(schema, shards, check, f"check the rows of table {name}", sliced=True)
+        self.relents += at_table(schema, shards, commands.Relent(name), f"leave table {name} as it is")
 
     def _at_table(self, schema: TableSchema, command: commands.Command, text: str) -> None:
         self.tables.extend(at_table(schema, self.state.shards, command, text))
@@ -458,4 +489,4 @@ class _Work:
         views = MigrationPlan((), ())
         if wanted:
             self.state, views = plan_readers(self.state, wanted, placement, self.meanings)
-        return Change(self.state, entry, self.tables, removal, views, self.drops)
+        return Change(self.state, entry, self.checks, self.relents, self.tables, removal, views, self.drops)

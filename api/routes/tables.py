@@ -82,7 +82,7 @@ def _table(schema: TableSchema) -> dict[str, Any]:
             }
             for column in (schema.columns[position] for position in schema.live())
         ],
-        "primary_key": names(schema.primary_key),
-        "unique": [names(each) for each in schema.unique],
+        "primary_key": names(schema.shown_key),
+        "unique": [names(each) for each in schema.unique[schema.late_primary :]],
         "indexes": [names(each) for each in schema.indexes],
     }

@@ -138,7 +138,8 @@ class LocalEngine:
         parts = late_parts(state.flow, state.catalog, self._stored_rows())
         late = {index for part in parts for index in part.nodes}
         # An index that a crash left half built is built now.
-        indexes = [build_index(schema, columns, state.shards) for schema in wanted for columns in schema.indexes]
+        keys = [(schema, columns) for schema in wanted for columns in (*schema.unique, *schema.indexes)]
+        indexes = [build_index(schema, columns, state.shards) for schema, columns in keys]
         steps = (*(step for steps in indexes for step in steps), *plan_start(state.flow, late).steps)
         opening.begin("bringing nodes and indexes into the domains", len(steps))
         for number, step in enumerate(steps):

@@ -15,7 +15,7 @@ from controller.deployment import BackfillStatus, MigrationStatus
 from controller.migrating.executor import Executor
 from controller.status import one_line
 from domains.errors import Cancelled, HeadraceError, Unavailable
-from domains.plan.commands import Activate, Feed, Progress
+from domains.plan.commands import Activate, CheckRows, Feed, Progress
 from domains.plan.graph import DomainIndex
 from migrations.backfill.job import JobProgress
 from migrations.flow.plan import PlanStep
@@ -296,7 +296,8 @@ def _now() -> float:
 
 
 def _runs(steps: Sequence[PlanStep]) -> Iterator[list[PlanStep]]:
-    """Steps in order, in runs that may be begun at once: backfills wait for all before them, activations for those."""
+    """Steps in order, in runs that may be begun at once: backfills wait for all before them, activations for those, and
+    checks of rows for the indexes that they look keys up in."""
     for _, run in groupby(steps, _phase):
         yield list(run)
 
@@ -307,4 +308,6 @@ def _phase(step: PlanStep) -> str:
             return "backfill"
         case Activate():
             return "activate"
+        case CheckRows():
+            return "check"
     return "change"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from domains.errors import StorageFailure, Unavailable
-from domains.plan.commands import BuildIndex, Command, Feed, Progress
+from domains.plan.commands import BuildIndex, CheckRows, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from migrations.compacting import Compaction, compaction, removals, worth_compacting
 from migrations.flow.dataflow import Placement
@@ -85,7 +85,7 @@ class LocalExecutor:
 
     async def rows(self, domain: DomainIndex, command: Command) -> int:
         store = self._dataflow.stores[domain]
-        if isinstance(command, BuildIndex):
+        if isinstance(command, BuildIndex | CheckRows):
             return store.table(command.table).row_count
         if isinstance(command, Feed):
             return sum(store.table(schema.name).row_count for schema in store.tables())

@@ -1,7 +1,8 @@
 """Migrations of one deployment: one at a time, in the order in which they came.
 
 Tables change first and by a recipe entry of their own, written *before* it is carried out: whatever a crash leaves
-undone is done again at the next start. A view's entry is written *after* its nodes are built and before anything that
+undone is done again at the next start. What it asks of rows is checked before it is written, and until then taken back
+by a failure or a cancel. A view's entry is written *after* its nodes are built and before anything that
 was dropped goes: until then a failure or a cancel takes the new nodes back, and the old graph has served all along.
 
 In a cluster a worker may be lost on the way. A change that is not decided yet is taken back and *begun again* once the
@@ -267,11 +268,14 @@ class Migrator:
 
     async def _attempt(self, migration: Migration, change: Change) -> None:
         """Raises Interrupted where nothing was changed and it is to be begun again."""
-        decided, entered = False, self._book.recipe.with_entry(change.entry)
+        entering, decided, entered = False, False, self._book.recipe.with_entry(change.entry)
         try:
-            if not change.tables:
+            if change.tables:
+                await carry_out(self._executor, change.checks, migration)
+            else:
                 await self._build(migration, change)
-                migration.check()
+            migration.check()
+            entering = True
             await self._book.enter(entered, change.state)
             decided = True
             if change.tables:
@@ -280,7 +284,9 @@ class Migrator:
             else:
                 await carry_out(self._executor, (*change.removal.steps, *change.drops), migration, committed=True)
         except BaseException as error:
-            await self._executor.take_back(() if decided else change.views.undo)
+            # After a failure of the disk the recipe may have it at the next start: rows are kept to what it says.
+            undo = change.views.undo if entering else change.undo
+            await self._executor.take_back(() if decided else undo)
             # An answer that was lost: whether it was decided the recovery that this waited for has found out.
             decided_after_all = not decided and isinstance(error, HeadraceError) and self._book.recipe == entered
             if not (decided_after_all or (decided and isinstance(error, Interrupted))):

@@ -354,7 +354,7 @@ def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int)
 
 def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
     column = schema.columns[position]
-    if position in schema.primary_key:
+    if position in schema.shown_key:
         key = "PRI"
     elif any(position in unique for unique in schema.unique):
         key = "UNI"

@@ -14,6 +14,7 @@ from domains.archive.rows import decode_block
 from domains.engine.clock import Origins
 from domains.engine.domain import Domain, Step
 from domains.engine.lifecycle.backfill import Backfill, scalar_state
+from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import Life
 from domains.engine.lifecycle.replay import Replay, load
 from domains.engine.upqueries import IngressSources
@@ -25,14 +26,17 @@ from domains.plan.commands import (
     AddNodes,
     AlterTable,
     BuildIndex,
+    CheckRows,
     Command,
     CreateTable,
     DropTable,
+    Expect,
     ExtendNodes,
     Feed,
     Follow,
     LoadState,
     Progress,
+    Relent,
     RemoveNodes,
     Route,
     StartReplay,
@@ -55,12 +59,22 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case AlterTable(schema=schema):
             domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
             domain.store.alter_table(schema)
+            domain.expected.pop(schema.name, None)
             domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
             domain.vertices.rebase(schema.name)
+        case Expect(schema=schema):
+            earlier = domain.expected.get(schema.name)
+            added = () if earlier is None else earlier.added
+            domain.expected[schema.name] = Expected(domain.store.table(schema.name), schema, added)
+        case CheckRows(table=table, limit=limit):
+            progress = domain.expected[table].check_stored(limit)
+        case Relent(table=table):
+            _relent(domain, table)
         case DropTable(table=table):
             domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
             domain.store.drop_table(table)
             domain.written.pop(table, None)
+            domain.expected.pop(table, None)
         case AddNodes():
             _add_nodes(domain, command, step)
         case ExtendNodes(nodes=nodes):
@@ -84,6 +98,13 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case _:
             assert_never(command)
     return progress, domain.close(step)
+
+
+def _relent(domain: Domain, table: str) -> None:
+    expected = domain.expected.pop(table, None)
+    for columns in expected.added if expected is not None else ():
+        domain.store.table(table).drop_index(columns)
+        domain.index_cursors.pop((table, columns), None)
 
 
 # --- adding -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import assert_never
 from domains.engine.clock import Clocks
 from domains.engine.eviction import entry_pattern
 from domains.engine.forward import ForwardPass
+from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import LifeCycle, StateBuild
 from domains.engine.links import Links
 from domains.engine.memory import evict_least_used, indexes_at
@@ -121,6 +122,8 @@ class Domain:
         self.counters = DomainCounters()
         self.written: dict[str, WrittenTable] = {}
         """Tables that were written to, by name."""
+        self.expected: dict[str, Expected] = {}
+        """What schemas ask that are not decided yet, by table."""
         self.broken: HeadraceError | None = None
         """The error that broke a step off in the middle: rows are ahead of the state then, and the domain must be
         opened again."""
@@ -208,6 +211,8 @@ class Domain:
                 done = NOTHING
             else:
                 done = change_table(known, packet.operation)
+                if self.expected and table in self.expected:
+                    self.expected[table].check_write(done.deltas)
                 if once is not None:
                     stored.remember(once.stream, once.number)
                 if deltas := done.deltas:

@@ -148,7 +148,7 @@ class TableChange:
     def refuse(self, row: Row, columns: Columns, number: int) -> ConstraintViolation:
         names = ", ".join(f'"{self.schema.columns[c].name}"' for c in columns)
         values = ", ".join(repr(row[c]) for c in columns)
-        kind = "primary key" if columns == self.schema.primary_key else "unique key"
+        kind = "primary key" if columns == self.schema.shown_key else "unique key"
         return ConstraintViolation(
             f'row {number}: {kind} {names} of table "{self.schema.name}" has the value {values} already',
             hint="use INSERT IGNORE, REPLACE or ON DUPLICATE KEY UPDATE where that is meant",

@@ -36,13 +36,14 @@ class WrittenTable:
         self.generated = frozenset(i for i in schema.live() if schema.columns[i].generated is not None)
         self.generate = _generator(schema) if self.generated else None
         """Puts the values of generated columns into a row. None: there are none."""
-        self.checks = [(check, _condition(check)) for check in schema.checks]
+        self.checks = [(check, row_condition(check)) for check in schema.checks]
         self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
         self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
         """Where the AUTO_INCREMENT column stands."""
 
 
-def _condition(check: Check) -> Callable[[Row], Value]:
+def row_condition(check: Check) -> Callable[[Row], Value]:
+    """Of a row of the table: 0 where the check is broken."""
     return compile_expression(decoded_expression(check.condition))
 
 

@@ -72,6 +72,8 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
             Check(check["name"], StoredExpression(**check["condition"])) for check in document.get("checks", ())
         ),
         order=tuple(document.get("order", ())),
+        unique_names=tuple(document.get("unique_names", ())),
+        late_primary=document.get("late_primary", False),
     )
 
 

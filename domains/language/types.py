@@ -165,6 +165,15 @@ class TableSchema:
     checks: tuple[Check, ...] = ()
     order: tuple[int, ...] = ()
     """Positions in the order in which columns are shown, where FIRST or AFTER have changed it; others come behind."""
+    unique_names: tuple[str, ...] = ()
+    """The names of ``unique``, in their order."""
+    late_primary: bool = False
+    """The first of ``unique`` is the PRIMARY KEY: it came by ALTER TABLE, and rows are stored as those of a bag."""
+
+    @property
+    def shown_key(self) -> tuple[int, ...]:
+        """The PRIMARY KEY as SQL knows it, whether rows are stored by it or not."""
+        return self.unique[0] if self.late_primary else self.primary_key
 
     @property
     def shard_column(self) -> int:

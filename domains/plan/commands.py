@@ -2,7 +2,8 @@
 
 A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps,
 ``Activate``. In bulk, ``LoadState``, ``StartReplay`` and ``Follow`` stand in the place of ``Feed`` (``replay.py``).
-Until the last, ``RemoveNodes`` undoes all of it.
+Until the last, ``RemoveNodes`` undoes all of it. Before a table is altered, ``Expect`` and ``CheckRows`` find out
+whether its rows allow it; ``Relent`` undoes that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,28 @@ class CreateTable:
 @dataclass(frozen=True, slots=True)
 class AlterTable:
     schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Refuse from now on what breaks a schema that the table is to have, if all of its rows allow it."""
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRows:
+    """Check the next ``limit`` stored rows by the schema that is expected."""
+
+    table: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relent:
+    """Expect nothing more of a table. What was begun for it goes."""
+
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +152,9 @@ class RemoveNodes:
 Command = (
     CreateTable
     | AlterTable
+    | Expect
+    | CheckRows
+    | Relent
     | DropTable
     | AddNodes
     | ExtendNodes

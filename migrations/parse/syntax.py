@@ -108,6 +108,8 @@ class Parser(MySQLParser):
         TokenType.COLON: lambda self: self._named_placeholder(),
     }
 
+    ADD_CONSTRAINT_KEYWORDS: ClassVar[Any] = {*MySQLParser.ADD_CONSTRAINT_KEYWORDS, "CHECK"}
+
     SHOW_PARSERS: ClassVar[Any] = {
         **MySQLParser.SHOW_PARSERS,
         **dict.fromkeys(("COLUMNS", "FIELDS"), lambda self: self._show_columns(full=False)),

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from tests.campaign.asking_again import as_it_reads_now
-from tests.campaign.kinds import INT, draw
+from tests.campaign.kinds import DBL, INT, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
 from tests.campaign.schema import Column, Table, random_column, random_table
@@ -16,6 +16,7 @@ from tests.campaign.selects import Queries, readable, stored
 from tests.campaign.statements import (
     AddColumn,
     AdHoc,
+    AskMore,
     Compare,
     CreateTable,
     CreateView,
@@ -47,6 +48,7 @@ _ACTS = {
     "restart": 2,
     "drop view": 1.5,
     "alter": 1.5,
+    "ask more": 1.0,
 }
 
 
@@ -165,6 +167,8 @@ class _Program:
                 self._drop_view()
             case "alter":
                 self._alter()
+            case "ask more":
+                self._ask_more()
             case "ad hoc":
                 self._ask(self._query(None))
             case _:
@@ -230,6 +234,23 @@ class _Program:
             now = as_it_reads_now(query, self.tables)
             if now is not None:
                 self._ask(now)
+
+    def _ask_more(self) -> None:
+        """Of the rows that there are then: whether it is refused the judge will know."""
+        random = self.random
+        table = random.choice(list(self.tables.values()))
+        what = random.choice(("UNIQUE", "PRIMARY KEY", "NOT NULL"))
+        keys = [c for c in table.columns if c.declared != "TEXT" and c.type != DBL]
+        free = keys if what == "UNIQUE" else [c for c in keys if not c.has_default or c.default is not None]
+        if what == "PRIMARY KEY" and table.primary_key:
+            return
+        some = random.sample(free, min(len(free), random.choice((1, 1, 2, 3))))
+        if table.spread and what != "NOT NULL" and all(c.name != table.shard_by for c in some):
+            some += [c for c in free if c.name == table.shard_by]
+            if not some or some[-1].name != table.shard_by:
+                return
+        if some:
+            self.found.append(AskMore(table.name, tuple(some), what))
 
     def _ask_about(self, table: Table) -> None:
         """All columns, and some of them by their names."""

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from domains.errors import ConstraintViolation
 from domains.language.types import Row
 from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition
 from migrations.change import change_of
+from migrations.flow.plan import MigrationPlan
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.view import PlannedView, plan_view
 from migrations.recipe import RecipeEntry
@@ -57,9 +59,11 @@ class Evaluated(Planned):
     def _migrate(self, entry: RecipeEntry) -> None:
         """Plans all of it, performs what concerns tables."""
         change = change_of(self.state, entry, self.placement)
-        for step in (*change.tables, *change.drops):
-            while not self.simulation.command(step.domain, step.command) and step.sliced:
-                pass
+        try:
+            self.simulation.migrate(MigrationPlan((*change.checks, *change.tables, *change.drops), ()))
+        except ConstraintViolation:  # Rows are not what is asked of them.
+            self.simulation.migrate(MigrationPlan(change.undo, ()))
+            raise
         self.state = change.state
         views = self.state.catalog.views
         self._plans = {name: self._plans.get(name) or self._plan(view) for name, view in views.items()}

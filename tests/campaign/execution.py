@@ -21,6 +21,7 @@ from tests.campaign.rendering import parameters, view_text
 from tests.campaign.statements import (
     AddColumn,
     AdHoc,
+    AskMore,
     Compare,
     CreateTable,
     CreateView,
@@ -152,6 +153,8 @@ class Execution:
             case DropColumn(table_name, column_name):
                 self._statement(operation.text())
                 self.judge.drop_column(table_name, column_name)
+            case AskMore():
+                self._ask_more(operation)
             case AdHoc(query):
                 self._ad_hoc(query, operation.text())
             case Lookup(name, salt, count):
@@ -183,6 +186,20 @@ class Execution:
     def _statement(self, text: str) -> Any:
         self._note(text if len(text) < 3000 else text[:200] + " …")
         return self.subject.execute(text)
+
+    def _ask_more(self, asked: AskMore) -> None:
+        fits = self.judge.fits(asked)
+        try:
+            self._statement(asked.text() + ("" if fits else ";  -- is refused"))
+        except ConstraintViolation as error:
+            if fits:
+                raise Finding("refused", f"{asked.text()}\n  was refused: {error!r}") from error
+            self.tally.counts["refused alterations"] += 1
+            return
+        if not fits:
+            raise Finding("accepted", f"{asked.text()}\n  was accepted, and rows break it")
+        self.judge.ask_more(asked)
+        self.tally.counts["keys and NOT NULL added"] += 1
 
     def _write(self, write: Insert | Update | Delete) -> None:
         verdict, rows = self.judge.consider(write)
@@ -314,7 +331,11 @@ class Execution:
                 return self._has(table, ()) and not self._has(table, (added.name,))
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
-                return self._has(table, (column,)) and (table, column) not in used
+                is_free = self._has(table, (column,)) and (table, column) not in used
+                return is_free and column not in self.judge.tables[table].key_columns
+            case AskMore(table, columns, what):
+                is_there = self._has(table, operation.names)
+                return is_there and not (what == "PRIMARY KEY" and self.judge.tables[table].primary_key)
             case CreateView(view, spare):
                 return any(v is not None and self._readable(v.query) for v in (view, spare))
             case AdHoc(query):

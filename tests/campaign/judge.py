@@ -20,7 +20,7 @@ from tests.campaign.kinds import Kind, Value
 from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Table
-from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
+from tests.campaign.statements import AskMore, Assignment, Delete, Insert, Update, Write
 
 Stored = tuple[Any, ...]
 Rows = dict[int, Stored]
@@ -81,6 +81,26 @@ class Judge:
         table = self.tables[name]
         self.tables[name] = replace(table, columns=tuple(c for c in table.columns if c.name != column))
         self.connection.execute(f"ALTER TABLE {name} DROP COLUMN {column}")
+
+    def fits(self, asked: AskMore) -> bool:
+        """Whether the rows are what is asked."""
+        names = asked.names
+        rows = self.connection.execute(f"SELECT {', '.join(names)} FROM {asked.table}").fetchall()
+        whole = [row for row in rows if None not in row]
+        if asked.what == "NOT NULL":
+            return len(whole) == len(rows)
+        return len(set(whole)) == len(whole) and (asked.what == "UNIQUE" or len(whole) == len(rows))
+
+    def ask_more(self, asked: AskMore) -> None:
+        table, names = self.tables[asked.table], asked.names
+        if asked.what != "UNIQUE":
+            columns = (replace(c, nullable=c.nullable and c.name not in names) for c in table.columns)
+            table = replace(table, columns=tuple(columns))
+        if asked.what == "PRIMARY KEY":
+            table = replace(table, primary_key=names)
+        elif asked.what == "UNIQUE" and names not in table.keys:
+            table = replace(table, unique=(*table.unique, names))
+        self.tables[asked.table] = table
 
     # --- queries --------------------------------------------------------------------------------------------------
 

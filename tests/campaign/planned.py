@@ -17,7 +17,7 @@ from controller.lookups.binding import Binding, FinishedLookup
 from controller.statements.planning import SelectPlans, SentSelect, StatementPort
 from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan, Slices
-from domains.errors import NotFound, Unsupported
+from domains.errors import ConstraintViolation, NotFound, Unsupported
 from domains.language.types import Row, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Failed, Operation, Outcome, Write, Written
@@ -147,7 +147,11 @@ class Planned:
 
     def _migrate(self, entry: RecipeEntry) -> None:
         change = change_of(self.state, entry, self.placement)
-        self.simulation.migrate(MigrationPlan(change.steps, ()), self.between)
+        try:
+            self.simulation.migrate(MigrationPlan(change.steps, ()), self.between)
+        except ConstraintViolation:  # Rows are not what is asked of them.
+            self.simulation.migrate(MigrationPlan(change.undo, ()))
+            raise
         self.state = change.state
 
     def _write(self, operation: Operation) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.campaign.kinds import Value, literal
 from tests.campaign.queries import Query, View
@@ -100,6 +100,25 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class AskMore:
+    """What is refused where a row that is stored breaks it: ``what`` is UNIQUE, PRIMARY KEY or NOT NULL."""
+
+    table: str
+    columns: tuple[Column, ...]
+    what: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def text(self) -> str:
+        if self.what == "NOT NULL":
+            changed = ", ".join(f"MODIFY {replace(column, nullable=False).ddl()}" for column in self.columns)
+            return f"ALTER TABLE {self.table} {changed}"
+        return f"ALTER TABLE {self.table} ADD {self.what} ({', '.join(self.names)})"
+
+
+@dataclass(frozen=True, slots=True)
 class AdHoc:
     """A SELECT without parameters, run as a statement, at quiescence."""
 
@@ -110,7 +129,7 @@ class AdHoc:
 
 
 Write = Insert | Update | Delete
-Change = CreateTable | CreateView | DropView | AddColumn | DropColumn
+Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore
 Statement = Write | Change | AdHoc
 
 

@@ -104,7 +104,7 @@ class Client:
     # --- writes ---------------------------------------------------------------------------------------------------
 
     async def write(self, sql: str) -> tuple[Ending, Clock]:
-        operation = self._operation(sql)
+        operation = self.operation(sql)
         return (Ending.REFUSED, {}) if operation is None else await self.perform(operation)
 
     async def perform(self, operation: Operation) -> tuple[Ending, Clock]:
@@ -123,7 +123,7 @@ class Client:
             return Ending.UNKNOWN, token
         return next(iter(endings)), token
 
-    def _operation(self, sql: str) -> Operation | None:
+    def operation(self, sql: str) -> Operation | None:
         """None where the statement does not fit the tables as they are known now."""
         catalog = self.directory.state.catalog
         try:

@@ -19,6 +19,7 @@ from controller.cluster.serving import archiving
 from controller.cluster.serving.domain_router import DomainRouter
 from domains.engine.clock import Clocks
 from domains.engine.domain import Domain
+from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.errors import HeadraceError, StorageFailure
@@ -307,6 +308,11 @@ def _numbers_of_automatic_nodes_are_given_again() -> Any:
     return mock.patch.object(automatic, "numbers_of", return_value=range(FIRST, FIRST + OF_AN_EPOCH))
 
 
+def _what_comes_during_a_check_is_not_checked() -> Any:
+    """ALTER TABLE looks at the rows that are stored, and at none that is written meanwhile."""
+    return mock.patch.object(Expected, "check_write", return_value=None)
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -339,6 +345,7 @@ MUTANTS: dict[str, Mutant] = {
         _cuts_show_what_comes_later,
         _automatic_nodes_survive_their_leader,
         _numbers_of_automatic_nodes_are_given_again,
+        _what_comes_during_a_check_is_not_checked,
     )
 }
 
@@ -374,6 +381,8 @@ FAILING = {**CROWDED, "shards": 1, "workers": 2, "faults": 6}
 """One shard, where a join looks up in the base as it takes a write: most seeds break steps off."""
 
 AUTOMATIC = {**CROWDED, "workers": 3, "views": 3, "controllers": 2, "automatic": 1}
+
+ALTERED = {**CROWDED, "faults": 0, "views": 2, "altered": 1, "pace": 0.05}
 
 BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
 
@@ -413,6 +422,7 @@ HUNTS = {
         ("automatic-nodes-survive-their-leader", "numbers-of-automatic-nodes-are-given-again"),
         Hunt(("kill_controller", "expire"), 800000, is_quick=True, shape=AUTOMATIC),
     ),
+    "what-comes-during-a-check-is-not-checked": Hunt((), 900000, is_quick=True, shape=ALTERED),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

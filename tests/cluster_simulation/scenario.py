@@ -18,6 +18,7 @@ from domains.plan.packets import Clock, Insert
 from migrations.recipe import RecipeEntry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.adhoc import AdHocSelects
+from tests.cluster_simulation.altered import Alterer
 from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.automatic import INDEXES, AutomaticAsker, GivenNumbers, shown_by_leader
@@ -52,6 +53,8 @@ REPLACED = 0.3
 """Of the clusters: a view is replaced while others read it."""
 AUTOMATIC = 0.3
 """Of the clusters: automatic views are asked for, and asked."""
+ALTERED = 0.3
+"""Of the clusters: a table is asked more of, while it is written to."""
 AD_HOC = 0.3
 """Of the clusters: SELECTs that no view answers are asked."""
 NUMBERED = 0.3
@@ -78,6 +81,7 @@ class Scenario:
         archived = archived or self.size.backups
         if not only and not shape:
             self.size = replace(self.size, replaced=Random(f"shelf {seed}").random() < REPLACED)
+            self.size = replace(self.size, altered=Random(f"altered at all {seed}").random() < ALTERED)
             self.size = replace(self.size, ad_hoc=Random(f"asked ad hoc {seed}").random() < AD_HOC)
             self.size = replace(self.size, automatic=Random(f"automatic {seed}").random() < AUTOMATIC)
         archive = SimulatedArchive(chance) if archived else None
@@ -101,6 +105,7 @@ class Scenario:
         self.any: AnyViews | None = None
         self.ad_hoc = AdHocSelects(seed, self.size.seconds, self.size.pace)
         self.automatic = AutomaticAsker(seed, self.size.seconds, self.size.pace, self.ledger)
+        self.alterer = Alterer(seed, self.size.seconds, self.size.pace)
         self.given = GivenNumbers()
         self.backups: Backups | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
@@ -142,6 +147,7 @@ class Scenario:
                 raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
         checks.check_calm(self.cluster)
         self.given.note(self.cluster)
+        self.alterer.check(self.cluster)
 
     # --- a life ---------------------------------------------------------------------------------------------------
 
@@ -170,6 +176,9 @@ class Scenario:
             tasks.append(asyncio.ensure_future(self._at(self.clients[-1], self.ad_hoc.ask_on)))
         if self.size.automatic:
             tasks.append(asyncio.ensure_future(self._at(self.clients[-1], self.automatic.ask_on)))
+        if self.size.altered:
+            tasks.append(asyncio.ensure_future(self.alterer.change_on(self._try_change)))
+            tasks += [asyncio.ensure_future(self._at(each, self.alterer.write_on)) for each in self.clients]
         if self.size.replaced:
             tasks.append(asyncio.ensure_future(self._replace_on()))
         if self.backups is not None:
@@ -427,6 +436,8 @@ class Scenario:
         self.counts["changes left out"] = decided.recipe.left_out
         order = checks.log_order(cluster, decided, state, ("marks", "tags"))
         self.ledger.judge(stored, order)
+        self.alterer.judge(state.catalog.tables.get("lots"), stored.get("lots", []))
+        self.counts |= self.alterer.counts
         self.ad_hoc.judge(state, order, self.ledger.twice, cluster.losses)
         self.counts["ad-hoc answers"], self.counts["ad-hoc refusals"] = len(self.ad_hoc.shown), self.ad_hoc.refused
         oracle = checks.LedgerOracle(stored)

@@ -35,6 +35,9 @@ class Size:
     automatic: bool = False
     """Automatic views are asked for, and asked. Not drawn with the others either."""
 
+    altered: bool = False
+    """A table is altered while it is written to. Not drawn with the others either."""
+
     @classmethod
     def of(cls, random: Random) -> Size:
         return cls(

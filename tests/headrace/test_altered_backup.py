@@ -165,3 +165,70 @@ def test_what_views_read_is_refused_with_all_of_them_and_goes_with_cascade(db: E
     assert rows(db, "SELECT * FROM ids") == [(1,)]
     db.execute("DROP TABLE a CASCADE")
     assert not db.views()
+
+
+ASKED = """
+CREATE TABLE k (id INT NOT NULL, n INT, name VARCHAR(9));
+CREATE EXT VIEW of_name AS SELECT id, n FROM k WHERE name = ?;
+CREATE EXT VIEW shown AS SELECT id, (SELECT name FROM k other WHERE other.id = k.n) AS other FROM k WHERE id = ?
+"""
+
+
+def refused(db: Embedded) -> tuple[bool, ...]:
+    """Which of some writes the table's definition refuses; the rows stay what they are."""
+    found = []
+    for values in ("(1, 8, 'twice')", "(7, NULL, 'null')", "(7, -1, 'check')"):
+        try:
+            db.execute(f"INSERT INTO k VALUES {values}")
+            found.append(False)
+        except ConstraintViolation:
+            found.append(True)
+        db.execute("DELETE FROM k WHERE name IN ('twice', 'null', 'check')")
+    return tuple(found)
+
+
+def test_what_is_asked_of_rows_later_holds_in_a_back_up_as_of_after_it(
+    db: Embedded, tmp_path: Path, shards: int
+) -> None:
+    db.execute(ASKED.rsplit(";", 1)[0])
+    db.execute("INSERT INTO k VALUES (1, 1, 'a'), (1, 2, 'b'), (2, NULL, 'c'), (3, -3, 'd'), (9, 9, NULL)")
+    db.send(calls.archive())
+    states: list[tuple[str, Any, tuple[bool, ...]]] = []
+    steps = (
+        ("ALTER TABLE k ADD UNIQUE once (id)", r'unique key "id" has \(1\)', "DELETE FROM k WHERE name = 'b'"),
+        ("ALTER TABLE k MODIFY n INT NOT NULL", '"n" is NULL in the row', "UPDATE k SET n = 4 WHERE id = 2"),
+        ("ALTER TABLE k ADD CHECK (n > 0)", r"is false of \(3, -3, 'd'\)", "UPDATE k SET n = 3 WHERE id = 3"),
+        ("ALTER TABLE k ADD PRIMARY KEY (id, name)", 'column "name" is NULL', "DELETE FROM k WHERE id = 9"),
+    )
+    for statement, why, mend in steps:
+        states.append((moment(), rows(db, "SELECT * FROM k"), refused(db)))
+        with pytest.raises(ConstraintViolation, match=why):
+            db.execute(statement)
+        assert refused(db) == states[-1][2]
+        db.execute(mend)
+        db.execute(statement)
+        db.send(calls.archive())
+    assert [found for _, _, found in states] == [(False,) * 3, (True, False, False), (True, True, False), (True,) * 3]
+    assert [tuple(row.values()) for row in db.view("of_name").lookup(name="c")] == [(2, 4)]
+    back_up_running(db, str(tmp_path / "backup"))
+    states.append(("", rows(db, "SELECT * FROM k"), (True, True, True)))
+    for number, (as_of, expected, found) in enumerate(states):
+        restore(str(tmp_path / "backup"), tmp_path / f"restored{number}", as_of=as_of or None)
+        for _ in range(2):
+            with opened(tmp_path / f"restored{number}", shards, None) as again:
+                assert (rows(again, "SELECT * FROM k"), refused(again)) == (expected, found), steps[:number]
+
+
+def test_a_key_that_a_view_relies_on_stays_unless_the_view_goes_too(tmp_path: Path) -> None:
+    with opened(tmp_path / "data", 1, None) as db:
+        db.execute("CREATE TABLE k (id INT NOT NULL, n INT, name VARCHAR(9))")
+        db.execute("INSERT INTO k VALUES (1, 2, 'a'), (2, 1, 'b')")
+        db.execute("CREATE UNIQUE INDEX once ON k (id)")
+        db.execute(ASKED.split(";")[2])
+        assert [dict(row) for row in db.view("shown").lookup(id=1)] == [{"id": 1, "other": "b"}]
+        db.execute("CREATE VIEW all_of_them AS SELECT id FROM k")
+        with pytest.raises(StillInUse, match='view "shown" needs it: it would rely on a UNIQUE key that has gone'):
+            db.execute("DROP INDEX once ON k")
+        db.execute("ALTER TABLE k DROP INDEX once CASCADE")
+        assert [view["name"] for view in db.views()] == ["all_of_them"]
+        db.execute("INSERT INTO k VALUES (1, 1, 'c')")

@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from domains.plan.commands import BuildIndex, Feed, Follow, Progress, StartReplay
+from domains.plan.commands import BuildIndex, CheckRows, Feed, Follow, Progress, StartReplay
 from domains.plan.graph import DomainIndex
 from worker.dataflow.batch import Answerer, Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.inbox import Inbox, Input
 
-Sliced = Feed | Follow | BuildIndex | StartReplay
+Sliced = Feed | Follow | BuildIndex | CheckRows | StartReplay
 
 SLICE_SECONDS = 0.0005
 """Seconds that others wait for the dataflow thread: a write, and a read that misses. With 1 ms a view of a million rows

@@ -241,6 +241,8 @@ class DomainReport:
     tables: tuple[TableSchema, ...]
     positions: Clock
     """Base shard → its last sequence number."""
+    expected: frozenset[str] = frozenset()
+    """Tables of which more is expected by a change that is not decided."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ def _domain_report(host: HostedDomain) -> DomainReport:
         building=frozenset(building | domain.held),
         tables=tuple(domain.store.tables()),
         positions=host.domain.clocks.local.copy(),
+        expected=frozenset(domain.expected),
     )
 
 

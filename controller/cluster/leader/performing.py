@@ -16,7 +16,7 @@ from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.state import ClusterState, Replica
 from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError, Unavailable
-from domains.plan.commands import BuildIndex, Command, Feed, Progress
+from domains.plan.commands import BuildIndex, CheckRows, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkId, lane_of, receiver_of, sender_of
 from migrations.compacting import compaction, removals, worth_compacting
@@ -208,7 +208,7 @@ class ClusterExecutor:
     async def rows(self, domain: DomainIndex, command: Command) -> int:
         counts = await self.table_rows(domain)
         match command:
-            case BuildIndex(table=table):
+            case BuildIndex(table=table) | CheckRows(table=table):
                 return counts.get(table, 0)
             case Feed():
                 return sum(counts.values())

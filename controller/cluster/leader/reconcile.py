@@ -20,7 +20,17 @@ from dataclasses import dataclass, field
 
 from controller.cluster.state import ClusterState
 from domains.language.types import TableSchema
-from domains.plan.commands import Activate, AddNodes, AlterTable, BuildIndex, CreateTable, DropTable, Feed, Route
+from domains.plan.commands import (
+    Activate,
+    AddNodes,
+    AlterTable,
+    BuildIndex,
+    CreateTable,
+    DropTable,
+    Feed,
+    Relent,
+    Route,
+)
 from domains.plan.graph import Columns, DomainIndex, Materialization, Node, NodeIndex
 from domains.plan.packets import receiver_of, sender_of
 from domains.plan.traits import is_base, is_ingress
@@ -128,6 +138,8 @@ def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list
             steps.append(PlanStep(domain, CreateTable(schema), f"domain {domain}: create table {name}"))
         elif there[name] != schema:
             steps.append(PlanStep(domain, AlterTable(schema), f"domain {domain}: alter table {name}"))
+        elif name in report.expected:  # What was decided is kept on to, without a step between.
+            steps.append(PlanStep(domain, Relent(name), f"domain {domain}: leave table {name} as it is"))
     return steps
 
 
@@ -270,7 +282,7 @@ def _indexes(state: State, graph: _Graph, domains: Iterable[DomainIndex]) -> Ite
     for domain in domains:
         wanted: dict[tuple[str, Columns], None] = {}
         for schema in tables_of(state, domain).values():
-            wanted.update(((schema.name, columns), None) for columns in schema.indexes)
+            wanted.update(((schema.name, columns), None) for columns in (*schema.unique, *schema.indexes))
         for node in graph.nodes.get(domain, ()):
             if is_base(node.operator):
                 for columns in node.indexes:

@@ -7,11 +7,10 @@ positions, and a new column always comes last.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.language.types import TableColumn, TableSchema
-from migrations.catalog import Catalog, unknown
+from migrations.catalog import Catalog
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
 from migrations.statements.definitions.columns import (
@@ -20,11 +19,24 @@ from migrations.statements.definitions.columns import (
     implicit_default,
     key_columns,
 )
-from migrations.statements.definitions.conditions import refuse_read, without_check
-from migrations.statements.definitions.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
+from migrations.statements.definitions.conditions import refuse_read
+from migrations.statements.definitions.ddl import MOST_COLUMNS, with_index
+from migrations.statements.definitions.keys import (
+    PRIMARY,
+    dropped_name,
+    key_names,
+    known_index,
+    limited,
+    renamed_key,
+    with_key,
+    with_unique_key,
+    without_constraint,
+    without_key,
+    without_primary_key,
+)
 from migrations.statements.definitions.modify import default_changed, modified, placed, renamed
 from migrations.statements.definitions.sharded import refuse_dropping
-from migrations.statements.names import checked, column_position, known_table, located
+from migrations.statements.names import column_position, known_table
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 
 
@@ -38,7 +50,7 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
         _refuse_option(option)
     actions = alter.args.get("actions") or []
     for action in actions:
-        schema = _act(schema, action)
+        schema = _act(schema, action, catalog.shards)
     return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
 
 
@@ -64,13 +76,13 @@ def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableSt
     create = parsed.expression
     index = create.this
     schema = known_table(catalog, index.args["table"])
-    if create.args.get("unique"):
-        raise _unique_later(schema)
-    name = index.name
-    if create.args.get("exists") and _index_at(schema, name) is not None:
+    name, parts = index.name, index.args["params"].args.get("columns") or []
+    if create.args.get("exists") and name.lower() in key_names(schema):
         return AlterTableStatement(schema.name, schema)
-    columns = key_columns(schema, index.args["params"].args.get("columns") or [], "index")
-    return CreateIndex(schema.name, columns, _limited(with_index(schema, columns, name)))
+    if create.args.get("unique"):
+        return AlterTableStatement(schema.name, with_unique_key(schema, parts, name, catalog.shards))
+    columns = key_columns(schema, parts, "index")
+    return CreateIndex(schema.name, columns, limited(with_index(schema, columns, name)))
 
 
 def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTableStatement:
@@ -80,74 +92,47 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTableStatem
     if on is None:
         raise SqlError("DROP INDEX needs a table", hint="DROP INDEX name ON table")
     schema = known_table(catalog, on.this)
-    named = _dropped(drop)
-    if drop.args.get("exists") and _index_at(schema, named.name) is None:
+    named = dropped_name(drop)
+    if drop.args.get("exists") and named.name.lower() not in key_names(schema):
         return AlterTableStatement(schema.name, schema)
-    at = _known_index(schema, named)
-    return DropIndex(schema.name, schema.indexes[at], _without_index(schema, at))
+    if named.name.lower() in (PRIMARY, *map(str.lower, schema.unique_names)):
+        return AlterTableStatement(schema.name, without_key(schema, named))
+    columns = schema.indexes[known_index(schema, named)]
+    return DropIndex(schema.name, columns, without_key(schema, named))
 
 
-def _act(schema: TableSchema, action: exp.Expr) -> TableSchema:
+def _act(schema: TableSchema, action: exp.Expr, shards: int) -> TableSchema:
     if isinstance(action, exp.ColumnDef):
         return _add_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") in ("CHECK", "CONSTRAINT"):
-        return _without_constraint(schema, _dropped(action), action.args["kind"])
+        return without_constraint(schema, dropped_name(action), action.args["kind"])
     if isinstance(action, exp.Drop) and action.args.get("kind") == "FOREIGN KEY":
         return schema  # None is kept.
     if isinstance(action, exp.RenameColumn):
         return renamed(schema, action.this, action.args["to"].name)
     if isinstance(action, exp.RenameIndex):
-        return _renamed_index(schema, action)
+        return renamed_key(schema, action)
     if isinstance(action, exp.ModifyColumn):
         return modified(schema, action)
     if isinstance(action, exp.AlterColumn):
         return default_changed(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
-        return _without_index(schema, _known_index(schema, _dropped(action)))
+        return without_key(schema, dropped_name(action))
+    if isinstance(action, exp.DropPrimaryKey):
+        return without_primary_key(schema)
     if isinstance(action, exp.AddConstraint):
         for part in action.expressions:
-            schema = _add_key(schema, part)
+            schema = with_key(schema, part, shards)
         return schema
     names: dict[type[exp.Expr], str] = {
         exp.AlterRename: "RENAME TO",
-        exp.DropPrimaryKey: "DROP PRIMARY KEY",
     }
     raise Unsupported(
         f"ALTER TABLE … {names.get(type(action)) or words(action)}",
         hint="columns and indexes can be added, changed and dropped",
     )
-
-
-def _without_constraint(schema: TableSchema, named: exp.Expr, kind: str) -> TableSchema:
-    """:raises UnknownName: no CHECK is called so. Foreign keys have no names here: any other one may be one's."""
-    left = without_check(schema, named.name)
-    if left is None and kind == "CHECK":
-        error = unknown("check", f"{schema.name}.{named.name}", [each.name for each in schema.checks], like=named.name)
-        raise located(error, named)
-    return schema if left is None else left
-
-
-def _renamed_index(schema: TableSchema, action: exp.Expr) -> TableSchema:
-    at = _known_index(schema, action.this)
-    new = checked(action.args["to"].name, "index")
-    known = _index_at(schema, new)
-    if known is not None and known != at:
-        raise AlreadyExists(f'index "{new}" of table "{schema.name}" exists')
-    return replace(schema, index_names=(*schema.index_names[:at], new, *schema.index_names[at + 1 :]))
-
-
-def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
-    for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
-        if isinstance(part, exp.IndexColumnConstraint):
-            schema = _limited(with_index(schema, index_clause(schema, part), part.name or item.name))
-        elif isinstance(part, exp.UniqueColumnConstraint):
-            raise _unique_later(schema)
-        elif not isinstance(part, exp.ForeignKey):
-            what = "PRIMARY KEY" if isinstance(part, exp.PrimaryKey) else words(part)
-            raise Unsupported(f"ALTER TABLE … ADD {what}", hint="declare it in CREATE TABLE")
-    return schema
 
 
 def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
@@ -192,7 +177,7 @@ def _padded(column: TableColumn) -> TableColumn:
 
 
 def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
-    named = _dropped(drop)
+    named = dropped_name(drop)
     if drop.args.get("exists") and schema.position(named.name) is None:
         return schema
     at = column_position(schema, named.name, named)
@@ -201,8 +186,9 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
     refuse_read(schema, at, "dropped")
     if at in schema.primary_key:
         raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
-    if any(at in columns for columns in schema.unique):
-        raise Unsupported(f"dropping {shown} of a UNIQUE key", hint="make a new table and copy: INSERT … SELECT")
+    for columns, key in zip(schema.unique, schema.unique_names, strict=True):
+        if at in columns:
+            raise StillInUse(f'{shown} is in key "{key}"', hint=f"DROP INDEX `{key}` ON {schema.name} first")
     for columns, index in zip(schema.indexes, schema.index_names, strict=True):
         if at in columns:
             raise StillInUse(f'{shown} is in index "{index}"', hint=f"DROP INDEX {index} ON {schema.name} first")
@@ -210,48 +196,3 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
         raise SqlError(f'{shown} is the last column of "{schema.name}"', hint=f"DROP TABLE {schema.name}")
     dropped = replace(schema.columns[at], dropped=True)
     return replace(schema, columns=(*schema.columns[:at], dropped, *schema.columns[at + 1 :]))
-
-
-def _dropped(drop: exp.Expr) -> exp.Expr:
-    tables: list[exp.Expr] = drop.args.get("tables") or []
-    if len(tables) != 1:
-        raise SqlError("DROP wants one name")
-    return tables[0]
-
-
-def _index_at(schema: TableSchema, name: str) -> int | None:
-    return next((at for at, known in enumerate(schema.index_names) if known.lower() == name.lower()), None)
-
-
-def _known_index(schema: TableSchema, named: exp.Expr) -> int:
-    at = _index_at(schema, named.name)
-    if at is None:
-        error = unknown("index", f"{schema.name}.{named.name}", schema.index_names, like=named.name)
-        raise located(error, named)
-    return at
-
-
-def _without_index(schema: TableSchema, at: int) -> TableSchema:
-    keep = [other != at for other in range(len(schema.indexes))]
-    after = replace(
-        schema, indexes=tuple(compress(schema.indexes, keep)), index_names=tuple(compress(schema.index_names, keep))
-    )
-    column = next((column for column in schema.columns if column.auto_increment), None)
-    if column is not None:
-        first = schema.columns.index(column)
-        if not any(key and key[0] == first for key in (after.primary_key, *after.unique, *after.indexes)):
-            raise StillInUse(f'index "{schema.index_names[at]}" serves AUTO_INCREMENT column "{column.name}"')
-    return after
-
-
-def _limited(schema: TableSchema) -> TableSchema:
-    if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
-        raise LimitExceeded(f'table "{schema.name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
-    return schema
-
-
-def _unique_later(schema: TableSchema) -> Unsupported:
-    return Unsupported(
-        f'a UNIQUE key for table "{schema.name}", which exists',
-        hint="declare UNIQUE in CREATE TABLE; INDEX can be added",
-    )

@@ -168,7 +168,7 @@ def _schema(name: str, items: list[exp.Expr]) -> TableSchema:
         if not isinstance(item, exp.ColumnDef):
             for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
                 schema = _with_key(schema, part, item.name if isinstance(item, exp.Constraint) else "")
-    schema = _with_not_null_key(schema)
+    schema = with_names(_with_not_null_key(schema))
     _check_auto_increment(schema)
     if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
         raise LimitExceeded(f'table "{name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
@@ -182,7 +182,10 @@ def _with_column_keys(schema: TableSchema, declared: list[ColumnDeclaration]) ->
     unique = tuple((at,) for at, declaration in enumerate(declared) if declaration.unique)
     for at in (*primary, *(at for (at,) in unique)):
         refuse_json_key(schema.columns[at], "PRIMARY KEY" if at in primary else "UNIQUE")
-    return replace(schema, primary_key=primary, unique=unique)
+    schema = replace(schema, primary_key=primary)
+    for key in unique:
+        schema = with_unique(schema, key, "")
+    return schema
 
 
 def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
@@ -193,7 +196,7 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
         return replace(schema, primary_key=key_columns(schema, item.expressions, "PRIMARY KEY"))
     if isinstance(item, exp.UniqueColumnConstraint):
         columns = key_columns(schema, item.this.expressions if item.this is not None else [], "UNIQUE")
-        return schema if columns in schema.unique else replace(schema, unique=(*schema.unique, columns))
+        return schema if columns in schema.unique else with_unique(schema, columns, unique_name(item) or name)
     if isinstance(item, exp.IndexColumnConstraint):
         return with_index(schema, index_clause(schema, item), name or item.name)
     if isinstance(item, exp.ForeignKey):
@@ -203,6 +206,11 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
     if isinstance(item, exp.Identifier):
         raise SqlError(f'column "{item.name}" has no type')
     raise Unsupported(f"{words(item)} in CREATE TABLE")
+
+
+def unique_name(item: exp.UniqueColumnConstraint) -> str:
+    """The name that the clause gives, if any."""
+    return "" if item.this is None or item.this.this is None else str(item.this.this.name)
 
 
 def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[int, ...]:
@@ -216,16 +224,52 @@ def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[
 def with_index(schema: TableSchema, columns: tuple[int, ...], name: str) -> TableSchema:
     """The schema with one more index; one without a name is called after its first column, as in MySQL.
 
-    :raises AlreadyExists: an index has this name.
+    A UNIQUE key that was never given a name gives it up: recipes of before such keys had names use it for indexes.
+
+    :raises AlreadyExists: an index or key has this name.
     """
-    taken = {known.lower() for known in schema.index_names}
+    unnamed = {key: _is_given(schema, at) for at, key in enumerate(map(str.lower, schema.unique_names))}
+    if name and unnamed.get(name.lower()):
+        names = ["" if each.lower() == name.lower() else each for each in schema.unique_names]
+        return with_names(with_index(replace(schema, unique_names=tuple(names)), columns, name))
+    name = _key_name(schema, columns, name)
+    return replace(schema, indexes=(*schema.indexes, columns), index_names=(*schema.index_names, name))
+
+
+def _is_given(schema: TableSchema, at: int) -> bool:
+    """Whether a UNIQUE key is called as it would be without a name."""
+    name, base = schema.unique_names[at].lower(), schema.columns[schema.unique[at][0]].name.lower()
+    return name == base or (name.startswith(f"{base}_") and name[len(base) + 1 :].isdigit())
+
+
+def with_unique(schema: TableSchema, columns: tuple[int, ...], name: str) -> TableSchema:
+    """The schema with one more UNIQUE key; one without a name is given one by :func:`with_names`.
+
+    :raises AlreadyExists: an index or key has this name.
+    """
+    name = _key_name(schema, columns, name) if name else ""
+    return replace(schema, unique=(*schema.unique, columns), unique_names=(*schema.unique_names, name))
+
+
+def with_names(schema: TableSchema) -> TableSchema:
+    """The schema whose UNIQUE keys all have names."""
+    for at, name in enumerate(schema.unique_names):
+        if not name:
+            names = list(schema.unique_names)
+            names[at] = _key_name(schema, schema.unique[at], "")
+            schema = replace(schema, unique_names=tuple(names))
+    return schema
+
+
+def _key_name(schema: TableSchema, columns: tuple[int, ...], name: str) -> str:
+    taken = {known.lower() for known in (*schema.index_names, *schema.unique_names, "PRIMARY")}
     if name and name.lower() in taken:
         raise AlreadyExists(f'index "{name}" of table "{schema.name}" exists')
     base, number = schema.columns[columns[0]].name, 2
     name = checked(name, "index") if name else base
     while name.lower() in taken:
         name, number = f"{base}_{number}", number + 1
-    return replace(schema, indexes=(*schema.indexes, columns), index_names=(*schema.index_names, name))
+    return name
 
 
 def _with_not_null_key(schema: TableSchema) -> TableSchema:

@@ -69,7 +69,7 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
     given = declared.column
     new = replace(
         new,
-        nullable=given.nullable and at not in schema.primary_key,
+        nullable=given.nullable and at not in schema.shown_key,
         default=given.default,
         has_default=given.has_default,
         default_now=given.default_now,
@@ -108,8 +108,6 @@ def _refuse_other_kinds(schema: TableSchema, at: int, declared: ColumnDeclaratio
         )
     if given.auto_increment != column.auto_increment:
         raise Unsupported(f"MODIFY of {shown} that gives or takes AUTO_INCREMENT", hint="make a new table and copy")
-    if column.nullable and not given.nullable:
-        raise Unsupported(f"NOT NULL for {shown}, which may hold NULL", hint="write NULL, and give it a DEFAULT")
     if given.on_update_now and schema.shard_by == at:
         raise Unsupported(f"ON UPDATE CURRENT_TIMESTAMP for {shown}, by which the table is sharded")
     if not _holds(given.type, column.type):

@@ -36,7 +36,7 @@ def sharded(schema: TableSchema, clause: ShardingClause | None, shards: int) -> 
         schema = _by_default(schema)
     if factor(schema, shards) > 1:
         _check_column(schema)
-        _check_keys(schema)
+        check_keys(schema, shards)
     return schema
 
 
@@ -74,16 +74,20 @@ def factor(schema: TableSchema, shards: int) -> int:
     return schema.shards or shards
 
 
-def _check_keys(schema: TableSchema) -> None:
+def check_keys(schema: TableSchema, shards: int) -> TableSchema:
+    """:raises SqlError: the table is spread, and a key does not contain the column that decides the shard."""
+    if factor(schema, shards) == 1:
+        return schema
     column = schema.columns[schema.shard_column].name
     for key in (schema.primary_key, *schema.unique):
         if key and schema.shard_column not in key:
-            kind = "PRIMARY KEY" if key == schema.primary_key else "UNIQUE"
+            kind = "PRIMARY KEY" if key == schema.shown_key else "UNIQUE"
             names = ", ".join(schema.columns[at].name for at in key)
             raise SqlError(
                 f'{kind} ({names}) of table "{schema.name}" does not contain "{column}", by which it is sharded',
                 hint=f"SHARD BY ({schema.columns[key[0]].name}), add {column} to the key, or SHARD BY (…) SHARDS 1",
             )
+    return schema
 
 
 def refuse_moving(schema: TableSchema, assigned: Iterable[int], shards: int) -> None:

@@ -49,10 +49,10 @@ def table_text(schema: TableSchema) -> str:
     def key(word: str, places: Iterable[int]) -> None:
         lines.append(f"{word} ({_names(schema.columns[at].name for at in places)})")
 
-    if schema.primary_key:
-        key("PRIMARY KEY", schema.primary_key)
-    for places in schema.unique:
-        key("UNIQUE KEY", places)
+    if schema.shown_key:
+        key("PRIMARY KEY", schema.shown_key)
+    for name, places in list(zip(schema.unique_names, schema.unique, strict=True))[schema.late_primary :]:
+        key(f"UNIQUE KEY {quote(name)}", places)
     for name, places in zip(schema.index_names, schema.indexes, strict=True):
         key(f"KEY {quote(name)}", places)
     lines += [f"CONSTRAINT {quote(check.name)} CHECK ({check.condition.sql})" for check in schema.checks]

@@ -20,10 +20,11 @@ from controller.migrating.execution import Feeding, Migration, carry_out, expect
 from controller.migrating.executor import Executor, Interrupted
 from controller.migrating.migrator import Migrator
 from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, Unavailable
-from domains.plan.commands import Command, Feed, Progress
+from domains.plan.commands import Activate, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from migrations.backfill.job import BulkJob, JobProgress
-from migrations.flow.plan import PlanStep, one_domain
+from migrations.change import Change
+from migrations.flow.plan import PlanStep, State, one_domain
 from migrations.recipe import Recipe, RecipeEntry
 from tests.controller.migrating.test_bulk import RANKING, Watched, ended, fill, opened
 
@@ -342,7 +343,7 @@ async def test_what_the_recovery_found_decided_is_done(is_written: bool, state: 
     book: Any = Book(is_written)
     executor: Any = SimpleNamespace(take_back=book.take_back)
     entry = RecipeEntry(("DROP VIEW v",))
-    change: Any = SimpleNamespace(tables=("a step",), entry=entry, state=None, views=SimpleNamespace(undo=()))
+    change = Change(State(), entry, tables=[PlanStep(DomainIndex(0), Activate(), "a step")])
     migration = Migration("7-1", "DROP VIEW v", "running")
     with migration.ending():
         await Migrator(executor, book, one_domain)._attempt(migration, change)
