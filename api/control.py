@@ -150,5 +150,5 @@ def create_control_app(candidate: Candidate, limits: Limits | None = None) -> Fa
 
 
 def _rebuilding(one: Rebuilding) -> dict[str, Any]:
-    """Of the form that migrations have to the outside, for a command shows both by the same bar."""
+    """The status in the form that migrations have: a command shows both by the same bar."""
     return {**migration_answer(one.status()), "rebuilt": one.rebuilt}

@@ -95,7 +95,7 @@ def loads(text: bytes) -> Any:
 LONG_BODY = 200_000
 """Bytes of a body that is not parsed on the event loop: it would take two milliseconds and more."""
 ROWS_TOGETHER = 500
-"""Of a long body's rows, and an answer's: a millisecond each, parsed or written."""
+"""Number of rows of a long body, or of an answer, that are handled at once: a millisecond each, parsed or written."""
 
 
 def in_parts(body: bytes, name: str, limits: SqlLimits | None = None) -> Iterator[bytes]:

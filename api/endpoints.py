@@ -131,7 +131,7 @@ class EndpointCall:
 
 
 class Endpoints:
-    """Those of one deployment."""
+    """The endpoints of one deployment."""
 
     def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
         self.admission = admission
@@ -218,7 +218,7 @@ class Endpoints:
         return _written(await self._deployment.insert(table, asked.rows, asked.place, asked.duplicate))
 
     async def _rows(self, body: bytes) -> RowsBody:
-        """Of a long body, parsed beside."""
+        """The rows of a long body, which a process beside parses."""
         asked: RowsBody | None = None
         async for part in self.beside.run(in_parts, body, "rows"):
             if asked is None:

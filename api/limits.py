@@ -30,20 +30,20 @@ HEADER_OVERHEAD = 32
 """Bytes that a header counts beside its text, as in HTTP/2 (RFC 9113, 6.5.2): an empty one takes memory, too."""
 
 CONNECTION_BYTES = 12_000
-"""Of one that is idle: its socket, protocol, parser and timers."""
+"""Bytes that an idle connection takes: its socket, protocol, parser and timers."""
 
 SMALL_REQUEST = 2_000
 """Bytes that come together. Such ones are taken beyond ``max_in_flight``, which a few clients with large bodies may use
 up: a poll, or KILL."""
 FOR_SMALL = 8
-"""Of ``max_in_flight`` the part that is for these alone."""
+"""One part in so many of ``max_in_flight`` is for small requests alone."""
 
 Receive = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits(SqlLimits):
-    """Of one process that answers HTTP."""
+    """The limits of one process that answers HTTP."""
 
     max_body_size: int = MAX_BODY_BYTES
     max_header_size: int = 64_000
@@ -63,7 +63,7 @@ class Limits(SqlLimits):
 
     @classmethod
     def of(cls, settings: object) -> Limits:
-        """Those among the settings."""
+        """The limits that the settings name."""
         return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
 
     def of_sql(self) -> SqlLimits:
@@ -82,7 +82,7 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.collector: CycleCollector | None = None
-        """Of the process's garbage, for the status."""
+        """The collector of the process's cycles, which the status shows."""
         self.connections = 0
         self.waiting = 0
         """Requests that are not answered at once: writes, misses, statements."""

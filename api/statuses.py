@@ -95,7 +95,7 @@ def describe(error: Exception, doing: str) -> tuple[int, bytes]:
 
 
 def let_frames_go(error: BaseException) -> None:
-    """Of an error that nobody raises again, and of those behind it."""
+    """Clear the frames of an error that nobody raises again, and of its causes."""
     behind: BaseException | None = error
     while behind is not None and behind.__traceback__ is not None:
         behind.__traceback__ = None

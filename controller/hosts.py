@@ -55,7 +55,7 @@ class TableTarget:
     shards: int
     """The number of shards of the deployment; the table may have fewer."""
     domains: tuple[DomainIndex, ...]
-    """Of its shards, by number."""
+    """The domains of its shards, by number."""
 
     @classmethod
     def of(cls, schema: TableSchema, shards: int) -> TableTarget:

@@ -189,7 +189,7 @@ def _list(title: str, values: Sequence[Any]) -> Iterator[RenderableType]:
 
 
 def _heading(title: str) -> Text:
-    """Of a table, and outside of it: a title of rich's is broken in words where the table is narrower."""
+    """The heading of a table, printed above it: a title of rich's is broken in words where the table is narrower."""
     return Text(title, style="bold cyan")
 
 

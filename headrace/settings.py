@@ -65,7 +65,7 @@ class Flag:
 
 
 def flag_of(name: str) -> Flag:
-    """Of a setting; the ``url`` that client commands call has an option of its own in each of them."""
+    """The flag of a setting; the ``url`` that client commands call has an option of its own in each of them."""
     return next((each for each in Settings.model_fields[name].metadata if isinstance(each, Flag)), Flag())
 
 

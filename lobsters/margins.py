@@ -23,7 +23,8 @@ LARGEST_COMMENT_VOTES = 150
 LARGEST_STORY_COMMENTS = 170
 
 VOTES_EXPONENT = 1.0
-"""Of votes per story and comment, and comments per story: a few large, the median at a third of the mean."""
+"""The exponent of votes per story and comment, and of comments per story: a few large, the median at a third of the
+mean."""
 VOTERS_EXPONENT = 2.0
 """Votes per user, steeper: nine users of ten stay under a hundred votes, a few dozen cast half of all."""
 

@@ -55,7 +55,7 @@ class _Effect:
     """What an entry does where it stands."""
 
     nodes: set[NodeIndex]
-    """That it makes, or gives an index."""
+    """The nodes that it makes, or gives an index."""
     first: int
     then: int
     """The next number before and after it."""

@@ -40,7 +40,7 @@ from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Wat
 
 ROOT = "/headrace"
 FORMAT = 1
-"""Of the znodes below a deployment's. A process that knows another format must not touch them."""
+"""The format of the znodes below a deployment's. A process that knows another format must not touch them."""
 
 STATE_BYTES_MAX = 1_000_000
 """ZooKeeper refuses packets of more than 1,048,575 bytes (jute.maxbuffer) unless all its servers are told otherwise."""

@@ -49,7 +49,7 @@ class Slots:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._number = 0
-        """That of the newest whole record, whose slot is not written over."""
+        """The number of the newest whole record, whose slot is not written over."""
 
     def make(self) -> None:
         """Create the file, synced, with all its bytes allocated, unless it is there."""

@@ -34,10 +34,10 @@ class MemoryZooKeeper:
         self.running = True
         self._znodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
         self._sessions: dict[int, MemorySession] = {}
-        """Those that live, connected or not."""
+        """The sessions that live, connected or not."""
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._returning: list[MemorySession] = []
-        """Of processes that can reach it again since it was stopped; it may have ended them before."""
+        """Sessions of processes that can reach it again since it was stopped; it may have ended them before."""
         self._last_session = 0
         self._deployments = 0
 

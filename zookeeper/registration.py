@@ -60,7 +60,7 @@ class ControllerDescriptor:
     name: str
     host: str
     port: int
-    """Of its control interface, HTTP."""
+    """The port of its control interface, HTTP."""
     pid: int
 
 

@@ -57,7 +57,7 @@ class Session(Protocol):
     timeout: float
     """The session timeout that was asked for, in seconds."""
     id: int
-    """That of the present session; another one after it was lost."""
+    """The id of the present session; another one after it was lost."""
 
     @property
     def connected(self) -> bool: ...

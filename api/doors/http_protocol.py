@@ -34,7 +34,7 @@ UNCOUNTED = Admission(Limits())
 LINGER_SECONDS = 1.0
 """For a connection too many: time to read why. What it sends would otherwise reset it, and the error be lost."""
 LINGERING_MAX = 100
-"""Of such connections. The others are reset."""
+"""Number of such connections; further ones are reset."""
 READ_MIN = 65_536
 """Bytes of its answers that a client reads within the request timeout, at least."""
 
@@ -155,7 +155,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Of uvicorn, when its parser gives up; from then on, it only repeats that."""
+        """uvicorn calls this when its parser gives up, and from then on for all that arrives."""
         if self._unreadable:
             return
         self._unreadable = True

@@ -32,7 +32,7 @@ from api.endpoints import Answer, Endpoints
 from domains.errors import HeadraceError
 
 REQUEST_LINE_END = b" HTTP/1.1\r\n"
-"""Of each request once. JSON has it nowhere."""
+"""The end of a request line. It stands once in each request, and nowhere in JSON."""
 HEADS = 4096
 """Blocks of headers that are remembered: a client has one for each length of a body. About 2 MB. Without them a
 hit takes a sixth longer. To remember request lines, too, brought nothing that could be measured."""
@@ -55,14 +55,15 @@ class Head(NamedTuple):
     """What the headers of a request say that may go the short way."""
 
     length: int
-    """Of the body."""
+    """Bytes of the body."""
     is_last: bool
     """The connection is to end with the answer."""
 
 
 @lru_cache(maxsize=HEADS)
 def head_of(block: bytes) -> Head | None:
-    """Of the headers between the request line and the empty line. None: the request takes the long way."""
+    """What the headers say that stand between the request line and the empty line. None: the request takes the long
+    way."""
     if len(block) > HEAD_MAX:
         return None
     headers = _Headers()
@@ -245,8 +246,8 @@ class WireHttp(HttpProtocol):
         return self._awaited or bool(self._held) or super().eof_received()
 
     def _find_out_whether_gone(self) -> None:
-        """Who has closed its half waits for its answer, or is gone, and only a write that fails can tell. A client
-        reads over this one (RFC 9110, 15.2.1), and what is done for one that is gone ends."""
+        """A client that has closed its half waits for its answer, or is gone, and only a write that fails can tell. A
+        client reads over this one (RFC 9110, 15.2.1), and what is done for one that is gone ends."""
         if self._awaited and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.loop.call_later(GONE_SECONDS, self._find_out_whether_gone)

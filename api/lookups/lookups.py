@@ -129,7 +129,7 @@ MAX_REFERRING = 4096
 """Pieces with references that are kept as they were parsed: those of all kinds of pages, by all users of a while.
 A page of four such look-ups takes 20 µs so, and 50 where they are parsed each time."""
 REFERRING_BYTES = 512
-"""Of such a piece, at most."""
+"""Bytes of such a piece, at most."""
 
 
 class Late(NamedTuple):
@@ -158,7 +158,7 @@ class LookupAnswers:
     answers: list[bytes]
     """Empty where it is missing: no answer is."""
     sources: list[Kept | PreparedLookup | None]
-    """Of each answer what it is kept as, or else the look-up that it was read by: for its types, and for those that
+    """For each answer the kept one, or else the look-up that read it: for its types, and for answers that
     refer to it. None where it is missing, and no answer is."""
     late: list[Late] = field(default_factory=list)
     waiting: list[WaitingLookup] = field(default_factory=list)
@@ -361,7 +361,7 @@ class ManyLookups:
 
 
 def _lookup_of(source: Kept | PreparedLookup | None) -> PreparedLookup:
-    """That of an answer which is there."""
+    """The look-up of an answer that is there."""
     assert source is not None
     return source.lookup if isinstance(source, Kept) else source
 

@@ -49,7 +49,7 @@ class Take(NamedTuple):
 
 class Reference(NamedTuple):
     place: int
-    """Of the look-up whose answer it is."""
+    """The number of the look-up whose answer it is."""
     take: Take
 
 
@@ -86,7 +86,7 @@ class LookupText:
     keys: list[Any]
     references: Sequence[Reference] = ()
     forms: Sequence[KeyForm] = ()
-    """Of all keys, where there are references."""
+    """The form of each key, where there are references."""
     checked: ViewInfo | None = field(default=None, compare=False)
     """The view that the references were found to suit."""
 

@@ -31,8 +31,8 @@ from api.lookups.references import Take, Values
 from controller.deployment import MapReading, PreparedLookup
 
 KEPT_BYTES = 16 * 2**20
-"""Of pieces and answers of one process, about: a front page of 51 stories takes 20 kB. With less, a busy site's pages
-push each other out; with more, it is memory that answers nothing, since versions change."""
+"""Bytes of pieces and answers that one process keeps, about: a front page of 51 stories takes 20 kB. With less, a busy
+site's pages push each other out; with more, it is memory that answers nothing, since versions change."""
 ANSWER_MAX = 2**18
 """Bytes of one answer. What is larger is seldom asked for twice, and would push out what is."""
 MARKERS_MAX = 64
@@ -40,7 +40,7 @@ MARKERS_MAX = 64
 OVERHEAD = 250
 """Bytes that an entry takes beside its texts."""
 VALUE_BYTES = 50
-"""Of a value that was taken from an answer, about: a number, its place in a list, and its digits."""
+"""Bytes of a value that was taken from an answer, about: a number, its place in a list, and its digits."""
 
 Name = bytes | tuple[bytes, ...]
 """A piece, and what its references stand for, if it has any."""
@@ -67,9 +67,9 @@ class Kept:
     answer: bytes
     """``[[row, …], …]``: the rows of each key."""
     markers: list[bytes] | None = None
-    """Of the reader's keys that it was read of, if they are not too many."""
+    """The markers of the keys that the answer was read from, if they are not too many."""
     states: list[bytes | None] = field(default_factory=list)
-    """Those of the keys."""
+    """The states of these keys."""
     told: bool = False
     """Whether the keys were reported to the look-up."""
     values: dict[Take, Values] = field(default_factory=dict)
@@ -141,5 +141,5 @@ class ResponseCache:
 
 
 def _bytes_of(values: Values) -> int:
-    """That they take, about."""
+    """The bytes that the values take, about."""
     return VALUE_BYTES * values.text.count(b",") + OVERHEAD

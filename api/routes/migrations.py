@@ -28,7 +28,7 @@ async def migrate(
 
 @router.get("/v1/migrations", response_model=MigrationsAnswer)
 async def list_all(deployment: Serving) -> Response:
-    """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+    """The migrations that wait or run, whoever began them, and those that ended lately; the latest first."""
     return answer({"migrations": list(map(migration_answer, await deployment.migrations()))})
 
 

@@ -183,7 +183,7 @@ class AutomaticList:
     """What a leader keeps beside what is decided (``leader/automatic.py``)."""
 
     changes: int
-    """Of the recipe over which they were planned."""
+    """The number of changes of the recipe over which they were planned."""
     views: tuple[tuple[str, int, int], ...]
     """SELECT, number of the first node, and check."""
 

@@ -175,7 +175,7 @@ class LocalDeployment(Serving):
         return sum(at for clock in clocks for base, at in clock.items() if base in bases)
 
     def automatic_bytes(self) -> int:
-        """Of the nodes that no declared view reads."""
+        """Bytes of the nodes that no declared view reads."""
         flow, views = self.state.flow, self.state.catalog.views
         declared, automatic = set[NodeIndex](), set[NodeIndex]()
         for view, reader in flow.readers.items():

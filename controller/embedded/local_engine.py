@@ -82,7 +82,7 @@ class LocalEngine:
         self._built: Callable[[Sequence[str]], None] = lambda views: None
 
     def tell(self, changed: Callable[[State, State], None], built: Callable[[Sequence[str]], None]) -> None:
-        """Of each new state (before, after), and of views whose readers stand from now on."""
+        """Call ``changed`` with each new state (before, after), and ``built`` with views whose readers now stand."""
         self._changed, self._built = changed, built
 
     @classmethod

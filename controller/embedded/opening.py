@@ -25,7 +25,7 @@ class Opening:
         self.phase = "starting"
         self.done = 0
         self.total = 0
-        """Of the phase; 0 where that is not known."""
+        """The size of the phase; 0 where it is not known."""
         self.stop = asyncio.Event()
         """Set when the start is given up, on the event loop."""
         self._told = self.began

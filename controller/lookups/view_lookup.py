@@ -242,7 +242,7 @@ def single_integers(keys: Sequence[Any]) -> list[int] | None:
 Divided = dict[ReaderShard, BoundLookup]
 """One look-up's keys by shard."""
 NO_VERSION = bytes(8)
-"""Of a shard that nothing was published to. Those that are there begin at the first transaction."""
+"""The version of a shard that nothing was published to. Others begin with the first transaction."""
 Answer = TypeVar("Answer")
 Ask = Callable[[ReaderShard, Sequence[BoundLookup], Clock, float], Awaitable[list[Answer | None]]]
 
@@ -372,7 +372,7 @@ OWED = 4_096
 
 
 class AccessReporter:
-    """Of one view, as one process reads it."""
+    """Reports which keys of one view this process reads."""
 
     __slots__ = ("_told", "owed")
 
@@ -391,7 +391,7 @@ class AccessReporter:
         self.owed = max(0, self.owed - hits)
 
     def news(self, keys: Sequence[Row]) -> list[Row]:
-        """Those of these hit keys to report; from now on they count as reported."""
+        """The hit keys that are to be reported; from now on they count as reported."""
         told = self._told
         looked_at = keys[: self.owed]
         self.owed -= len(looked_at)

@@ -31,7 +31,7 @@ FIRST_JOINED, THEN_JOINED = 4.0, 1.0
 """How many times as long a joined row takes as a row that meets nothing: where the first table is fed that meets the
 largest, and those after it. Measured with two joins over 200,000 rows: 4, and 0.2 to 1.5."""
 GUESSED_PART = 0.01
-"""Of a table: so much of it counts as if it had taken what was expected. The first slices are of 20 rows."""
+"""A share of a table: so much of it counts as if it had taken the expected time. The first slices are of 20 rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,14 @@ def expected(rows: Sequence[int], *, joined: bool) -> tuple[FedTable, ...]:
 
 
 class Feeding:
-    """Of one domain, with its tables in the order in which they are fed; none where their rows are not known."""
+    """How far one domain is fed, with its tables in the order in which they are fed; none where their rows are not
+    known."""
 
     def __init__(self, tables: Sequence[FedTable]) -> None:
         self._tables = tables
         self._place = 0
         self._rows, self._seconds = 0.0, 0.0
-        """Of the table that is under way."""
+        """Rows and seconds of the table that is being fed."""
         self._before = 0.0
         """Seconds that the tables before it took."""
 
@@ -92,7 +93,7 @@ class Feeding:
         return sum(table.work for table in self._tables[which])
 
     def _seconds_a_row(self) -> float:
-        """Of the table that is under way."""
+        """Seconds that a row of the table takes that is being fed."""
         if self._place == 0:
             return self._seconds / self._rows
         table = self._tables[self._place]
@@ -130,7 +131,7 @@ class Migration:
     tables: Mapping[DomainIndex, Sequence[FedTable]] = field(default_factory=dict)
     """By domain that is fed in slices, in the order in which they are."""
     seconds_left: dict[DomainIndex, float] = field(default_factory=dict)
-    """Of the domains that are being fed."""
+    """The seconds left of each domain that is being fed."""
     cancelled: bool = False
     began: float = field(default_factory=time.monotonic)
     ended: asyncio.Event = field(default_factory=asyncio.Event)

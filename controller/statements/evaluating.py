@@ -45,7 +45,7 @@ LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Who answers a SELECT that reads more rows than ``beyond``."""
+    """The one that answers a SELECT that reads more rows than ``beyond``."""
 
     beyond: int
     answer: Callable[[Budget], Awaitable[tuple[Rows, Clock] | None]]

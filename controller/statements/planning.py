@@ -45,10 +45,10 @@ Answer = TypeVar("Answer")
 PLANS = 1_000
 """Plans that are remembered while the schema stays: an application asks some hundred shapes."""
 PLANNED_CHARACTERS = 200_000
-"""Of the texts of these plans, in all: a plan takes some hundred bytes for each."""
+"""Characters of the texts of these plans, in all: a plan takes some hundred bytes for each."""
 
 PLANNED_ROWS = 5_000
-"""Of tables that are scanned: to go through them costs more than a plan of these constants."""
+"""Rows of tables that are scanned: reading them costs more than a plan of these constants."""
 SIZES_SECONDS = 10.0
 """After which tables are sampled again for the order of joins: it takes a few milliseconds."""
 
@@ -83,7 +83,7 @@ class StatementPort(Protocol):
         """To these tables so far, by their lower-case names; 0 where no automatic view is kept."""
 
     def automatic_bytes(self) -> int:
-        """Those of all automatic views; 0 where others keep them."""
+        """Bytes of all automatic views; 0 where others keep them."""
 
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics: ...
 
@@ -122,7 +122,7 @@ class SentSelect:
 
 
 class SelectPlans:
-    """Those of one deployment."""
+    """The plans of one deployment."""
 
     def __init__(self, deployment: StatementPort, texts: Texts) -> None:
         self._deployment = deployment
@@ -132,9 +132,9 @@ class SelectPlans:
         self._plans: dict[str, PreparedSelect] = {}
         """By name, without arguments."""
         self._characters = 0
-        """Of their texts."""
+        """Characters of their texts."""
         self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
-        """Those of several tables, by the time when these were counted."""
+        """The plans over several tables, with the time when the tables were sampled."""
         self._by_tree: dict[int, tuple[exp.Query, PreparedSelect]] = {}
         """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
         self._plans_of: tuple[object, ...] = ()
@@ -189,7 +189,8 @@ class SelectPlans:
             self.known_shapes.learn(sent.sql, ad_hoc.turned, lambda: comparands(query), arguments, known)
 
     async def whole(self, sql: str) -> PreparedSelect | None:
-        """Of a text, what to read it with where all constants are parameters that could be; None where they are."""
+        """The plan of a text with a parameter for each constant that can be one; None where all of them are parameters
+        already."""
         found = self.known_shapes.general(sql)
         if found is None:
             return None

@@ -73,7 +73,7 @@ NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
 """After which a keeper is asked again that could not."""
 LISTED_CHARACTERS = 4_000
-"""Of a statement that is listed: there may be 10,000 of them."""
+"""Characters of a statement that is listed: there may be 10,000 of them."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -171,7 +171,7 @@ class Selects:
     async def answer_alone(
         self, sql: str, params: Sequence[Any], token: Clock
     ) -> tuple[StatementResult, Clock] | str | None:
-        """That of a very long text, or what EXPLAIN says of it. None where it is no SELECT."""
+        """The answer to a very long text, or what EXPLAIN says of it. None where it is no SELECT."""
         state, now = self._deployment.state, self._deployment.now()
         made = await self.texts.planned(sql, params, state, now)
         if made is None or isinstance(made, ConstantSelect):

@@ -55,15 +55,16 @@ REVIEW_SECONDS = 1.0
 SHORT_SECONDS = 60.0
 """After an automatic view went for its bytes: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
-"""That are remembered, those asked latest: some kB each."""
+"""Shapes that are remembered, those asked latest: some kB each."""
 TRY_AGAIN = 100
 """SELECTs after which it is tried again to make a view of a whole shape: it is planned for that."""
 VARIANTS = 20
-"""Of a shape that are told apart, those asked latest: the ones that are asked again and again are among them."""
+"""Variants of a shape that are told apart, those asked latest: the ones that are asked again and again are among them.
+"""
 SHAPE_CHARACTERS = 2_000
-"""Of a shape's text that are kept, and shown."""
+"""Characters of a shape's text that are kept and shown."""
 DIGITS = 16
-"""Of the digest that tells long ones apart."""
+"""Digits of the digest that tells long ones apart."""
 
 
 def listed_text(text: str) -> str:
@@ -86,14 +87,14 @@ class AdHocMode(StrEnum):
 
 @dataclass(slots=True)
 class Variant:
-    """Of a shape, the view that answers it where its constants are those that cannot be parameters of a view."""
+    """One choice of those constants of a shape that cannot be parameters of a view, and the view that answers it."""
 
     view_sql: str
     reusable: bool
     """False: values of the user's parameters stand in ``view_sql``."""
     calls: int = 0
     seconds: float = 0.0
-    """Of evaluating it, in all."""
+    """Seconds that its evaluations took, in all."""
     view: str | None = None
     """The automatic view that answers it now."""
     refused: str = ""
@@ -101,9 +102,9 @@ class Variant:
     waits: str = ""
     """Why none is made now."""
     tables: frozenset[str] = frozenset()
-    """That the view reads, while there is one."""
+    """The tables that the view reads, while there is one."""
     told: int = 0
-    """Of its calls, those that the leader of a cluster has been told."""
+    """The number of its calls that the leader of a cluster has been told."""
     general: bool = False
     """Whether it is for all constants of its shape."""
     reviewed: tuple[int, int] | None = None
@@ -138,7 +139,7 @@ class Shape:
     calls: int = 0
     seconds: float = 0.0
     rows: int = 0
-    """Of all answers that were evaluated."""
+    """Rows of all answers that were evaluated."""
     variants: dict[str, Variant] = field(default_factory=dict)
     """By the name of a view, the one that was asked longest ago first."""
     refused: str = ""

@@ -43,7 +43,7 @@ FEW_PARAMETERS = 2_000
 
 
 class Texts:
-    """Those of one deployment."""
+    """The texts of one deployment's statements."""
 
     def __init__(self) -> None:
         self._known = PreparedTexts()
@@ -60,7 +60,7 @@ class Texts:
 
     @property
     def most_items(self) -> int:
-        """Of a list in a text."""
+        """The most items that a list in a text may have."""
         return SqlLimits().max_list_items if self._limits is None else self._limits.max_list_items
 
     @property
@@ -79,7 +79,7 @@ class Texts:
             measure(sql, self._limits)
 
     async def statements(self, sql: str) -> list[PreparedStatement]:
-        """Of a text that was checked, where that is not short.
+        """The statements of a text, which is checked first where it is not short.
 
         :raises SqlSyntaxError: with line and column.
         :raises LimitExceeded: with the limit's name.

@@ -94,7 +94,7 @@ def _checksum(document: dict[str, Any]) -> str:
 
 
 FORMAT = 1
-"""Of manifests and segments. Raised with any change that an older reader would misread."""
+"""The format of manifests and segments. Raised with any change that an older reader would misread."""
 
 MANIFEST = "manifest.json"
 
@@ -129,9 +129,9 @@ class ShardManifest:
     table: str
     shard: int
     shards: int
-    """Of the deployment."""
+    """The number of the deployment's shards."""
     identity: str
-    """Of the table's shard: another after DROP and CREATE."""
+    """The identity of the table's shard: another one after DROP and CREATE."""
     schemas: tuple[TableSchema, ...] = ()
     """Oldest first; each adds columns to the one before, or marks some as dropped."""
     segments: tuple[Segment, ...] = ()
@@ -227,7 +227,7 @@ def padding(old: TableSchema, new: TableSchema) -> Row:
 
 
 def check_rows(types: RowTypes, shard: int, rows: Sequence[Row]) -> None:
-    """Of what comes from an archive and is about to be stored or built on, as a write's rows are checked.
+    """Check rows that come from an archive before they are stored or built on, as a write's rows are checked.
 
     :raises SegmentCorrupt: one does not fit its table; it is named.
     """

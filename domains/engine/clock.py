@@ -16,7 +16,7 @@ Origins = dict[str, frozenset[LinkId | None]]
 
 
 def latest(clocks: Iterable[Clock]) -> Clock:
-    """Of each base shard the greatest position that any of the clocks has."""
+    """The greatest position of each base shard that any of the clocks has."""
     found: Clock = {}
     for clock in clocks:
         for base, position in clock.items():

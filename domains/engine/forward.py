@@ -49,7 +49,7 @@ class ForwardPass(Peek):
         self.patterns: dict[Vertex, list[Pattern]] = {}
         self.evicted: dict[tuple[Vertex, Columns], dict[Row, Found]] = {}
         self.visited: list[Vertex] = []
-        """Those that have said something, in this order."""
+        """The vertices that have emitted something, in this order."""
         self._seen = seen
         self._gated = gated
         self._building = building

@@ -25,7 +25,7 @@ class SeenByBackfill(Protocol):
         """Whether that is nothing, so that it need not be looked up."""
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
-        """Of its stored rows that were found by these columns at this key, those that they see."""
+        """The rows that they may see, of those stored rows that were found by these columns at this key."""
 
 
 class Peek:

@@ -32,7 +32,7 @@ class IngressSources:
     by: int | None = None
 
     def of_key(self, columns: Columns, key: Row) -> tuple[LinkId, ...]:
-        """Those that can hold rows with this key: one where the key decides it, else all."""
+        """The links over which rows with this key can come: one where the key decides it, else all."""
         if self.by is not None and len(self.links) > 1 and self.by in columns:
             return (self.links[shard_of(key[columns.index(self.by)], len(self.links))],)
         return self.links

@@ -42,7 +42,7 @@ class PartitionChange:
     last: int
     peers_first: int
     peers_last: int
-    """Of its peers, with those that came."""
+    """The last of its peers, with those that came."""
     low: bytes
     high: bytes
     """The least and greatest order of what came and went."""
@@ -58,7 +58,7 @@ class PartitionBatch:
     came: int
     """How many rows were put in."""
     totals: list[Any]
-    """Of each function over all of the partition, its accumulator's state and its value."""
+    """Each function's state over the whole partition, and its value."""
     dirty: Dirty
 
 
@@ -118,7 +118,7 @@ class Framing:
                 assert_never(start.kind)
 
     def behind(self, change: PartitionChange, batch: PartitionBatch) -> int:
-        """Of a frame without a beginning: the first row from which on frames have the change in them, be they of the
+        """For a frame without a beginning: the first row from which on frames have the change in them, be they of the
         rows as they were or as they are. (A row's frame by ROWS moves as rows come and go before it.)"""
         end = self.frame.end
         if self.frame.rows:
@@ -129,7 +129,7 @@ class Framing:
         return max(found, change.peers_last)
 
     def before(self, change: PartitionChange, batch: PartitionBatch) -> int:
-        """Of a frame without an end likewise: the rows before this one have the change in their frames."""
+        """Likewise for a frame without an end: the rows before this one have the change in their frames."""
         start = self.frame.start
         if self.frame.rows:
             return change.first - (start.by + batch.came if start.kind is BoundKind.FOLLOWING else 0)

@@ -48,11 +48,11 @@ Statistics = Mapping[str, TableStatistics]
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """Of an operator's output."""
+    """The size of an operator's output."""
 
     rows: float
     distinct: tuple[float, ...]
-    """Of each column."""
+    """The distinct values of each column."""
 
     def keys(self, columns: Sequence[int]) -> float:
         """The values of several columns together."""

@@ -110,7 +110,7 @@ class Amend:
 
     table: str
     rows: tuple[Row, ...]
-    """Of the stored width; what they have in dropped columns says nothing."""
+    """Rows of the stored width; their values in dropped columns mean nothing."""
     beside: tuple[Row, ...] = ()
     """For each row, what the SELECT computed for it; () where it computed nothing."""
     assignments: tuple[tuple[int, Expression], ...] | None = None

@@ -256,7 +256,7 @@ def is_repeated(table: TableStore, once: Once) -> bool:
 SAMPLED_ROWS = 200
 """Whose values are counted, on the dataflow thread: one or two milliseconds."""
 SAMPLED_BYTES = 2**20
-"""Of text, after which no more rows are read."""
+"""Bytes of text after which no more rows are read."""
 SAMPLED_KEYS = 16
 """Keys whose rows are counted to tell how many a key has."""
 MOST_OF_A_KEY = 100

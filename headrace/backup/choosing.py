@@ -52,7 +52,7 @@ class BackupContents:
     positions: dict[str, int]
     """The last position that the back-up has of each base shard."""
     shards: int
-    """Of the deployment."""
+    """The number of the deployment's shards."""
     files: dict[str, str]
     """The digest of every file."""
 
@@ -102,7 +102,7 @@ class AsOf:
     tables: tuple[ShardAsOf, ...]
     """One entry for each shard of each table; none for a table of which nothing had been archived."""
     names: tuple[str, ...]
-    """Of all tables."""
+    """The names of all tables."""
     recorded: str
     """When its recipe was recorded."""
     moment: str

@@ -277,7 +277,7 @@ def migrations(
 
 
 SHOWN_CHARACTERS = 100
-"""Of a migration's statements, in the list."""
+"""Characters of a migration's statements that the list shows."""
 
 ADVISED = 10
 """Queries: what is past them is seldom worth a view."""

@@ -104,8 +104,8 @@ class PartProcess:
         self._signal(signal.SIGKILL)
 
     def _signal(self, how: signal.Signals) -> None:
-        """Past asyncio's own, which looks first whether the process has ended, and so takes the exit code away from who
-        waits for it."""
+        """Send a signal without asyncio, which looks first whether the process has ended, and so takes the exit code
+        away from who waits for it."""
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, how)

@@ -33,7 +33,7 @@ from zookeeper.server import size_of
 # be another one later: what is in it says whether it is the same ZooKeeper (``worker/belonging.py``).
 
 ZOOKEEPER = "zookeeper.address"
-"""Beside ``zookeeper/``, which has the servers of the directory's own."""
+"""The file beside ``zookeeper/``, the folder of the directory's own servers."""
 
 
 def servers_in(directory: Path) -> Path:

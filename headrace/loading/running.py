@@ -104,8 +104,8 @@ def _widest(rows: Sequence[Ready], error: LimitExceeded) -> Ready:
 # changes nothing of what was loaded.
 
 VERSION = 1
-"""Of how files are read and cut. Raised with any change by which the same files would come to other chunks: a load that
-an earlier version broke off would else go on in the wrong place."""
+"""The version of how files are read and cut. Raised with any change by which the same files would come to other chunks:
+a load that an earlier version broke off would else go on in the wrong place."""
 READ_BYTES = 2**20
 
 

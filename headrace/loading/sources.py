@@ -31,7 +31,7 @@ from headrace.loading.table import Columns
 BLOCK_BYTES = 4 * 2**20
 """Bytes of a text file that are read at a time; no record of CSV and no line of JSON may be longer."""
 BATCH_ROWS = 2_000
-"""Of Parquet."""
+"""Rows of Parquet that are read at once."""
 VALUE_BYTES = 8
 """Bytes of a number in the size of a row of Parquet."""
 

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.settings import Settings
 
 GRACE_SECONDS = 10
-"""Beyond the read timeout, for requests under way at a stop; then they are cancelled."""
+"""Seconds beyond the read timeout that requests under way have at a stop; then they are cancelled."""
 
 BACKLOG = 2048
 

@@ -35,7 +35,7 @@ def rebuild_folder(settings: Settings) -> Folder | None:
 
 
 def spark_selects(settings: Settings) -> SparkSelects | None:
-    """Who answers SELECTs that read many rows: Spark, where a master is given."""
+    """The one that answers SELECTs that read many rows: Spark, where a master is given."""
     if settings.spark_master in (None, NO_SPARK):
         return None
     from migrations.backfill.spark.launching import SparkJob

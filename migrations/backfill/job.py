@@ -51,7 +51,7 @@ class StateDamaged(StorageFailure):
 
 
 class Digest:
-    """Of a file, as it is written."""
+    """The digest of a file, made while it is written."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=DIGEST_BYTES)
@@ -131,7 +131,7 @@ class StageSink:
     node: NodeIndex
     parent: NodeIndex
     routes: tuple[Route, ...] = ()
-    """Of an egress."""
+    """The routes of an egress."""
     from_state: bool = False
     """``parent`` has full state in the task: the rows are read from it at the end, and the sink needs no vertex."""
     grows: bool = False
@@ -196,7 +196,7 @@ class Folding:
     shards: tuple[tuple[str, int, int], ...]
     """Table, number of the shard, and the position as of which it is folded."""
     rows: int
-    """That are to be read, about."""
+    """Rows that are to be read, about."""
 
 
 # --- what comes out -----------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class JobProgress:
     stages: int = 0
     tasks_done: int = 0
     tasks: int = 0
-    """Of the stage that is under way, as far as they are known: Spark's, of which most make its rows ready."""
+    """Tasks of the stage that is under way, as far as they are known: Spark's, of which most make its rows ready."""
     seconds_left: float | None = None
     """None while nobody can tell."""
     ui: str | None = None

@@ -1,4 +1,5 @@
-"""Who runs a bulk job: the protocol. Spark is one (``spark…``), a child process without it another (``controller/``).
+"""The protocol of what runs a bulk job. Spark is one (``spark…``), a child process without it another
+(``controller/``).
 
 A runner never blocks its caller: the controller asks how far the job is every now and then, between which reads and
 writes go on.
@@ -22,8 +23,8 @@ class BulkFailed(Unavailable):
 
 
 def how_it_ended(code: int, said: Iterable[str]) -> str:
-    """Of a child process that ended without its result. ``said`` are its lines, of which the last was no reason where
-    a signal ended it."""
+    """The reason why a child process ended without its result. ``said`` are its lines, of which the last was no reason
+    where a signal ended it."""
     last = next((line.strip()[:300] for line in reversed(tuple(said)) if line.strip()), "")
     if code >= 0:
         return f"ended with code {code}: {last or 'it said nothing'}"
@@ -76,7 +77,7 @@ class FoldRun(Protocol):
 
 
 class Folder(Protocol):
-    """Who folds base shards elsewhere than in the worker that is to have them."""
+    """Folds base shards elsewhere than in the worker that is to have them."""
 
     name: str
 

@@ -59,7 +59,7 @@ class AutomaticView:
     nodes: tuple[NodeIndex, ...]
     """Its own, in order of making."""
     steps: tuple[PlanStep, ...]
-    """That make it."""
+    """The steps that make it."""
     removal: tuple[PlanStep, ...]
 
     @property

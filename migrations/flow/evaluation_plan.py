@@ -68,7 +68,7 @@ def may_be_reordered(plan: EvaluationPlan) -> bool:
 GROWING = frozenset(("repeat", "lpad", "rpad", "space", "replace"))
 """Functions whose value may be far longer than their arguments are."""
 MANY_ARGUMENTS = 8
-"""Of CONCAT: more may make a text that is longer than a row is."""
+"""Arguments of CONCAT: more may make a text that is longer than a row is."""
 
 
 _SMALL = (Field, Constant, SqlType, str, int, type(None))

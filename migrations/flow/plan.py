@@ -211,7 +211,7 @@ def _by_domain(flow: Dataflow, nodes: Iterable[Node]) -> dict[DomainIndex, list[
 
 
 def _senders_first(domains: Iterable[DomainIndex], routes: Iterable[Route]) -> list[DomainIndex]:
-    """Who sends before who receives; those that send to each other in a circle in the order of their numbers."""
+    """Senders before receivers; those that send to each other in a circle in the order of their numbers."""
     left = sorted(domains)
     above: dict[DomainIndex, set[DomainIndex]] = {domain: set() for domain in left}
     for route in routes:

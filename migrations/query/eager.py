@@ -97,12 +97,12 @@ class CarriedSum:
     function: AggregateFunction
     """SUM, MIN or MAX."""
     factors: tuple[Expression, ...]
-    """Of the wide row; none of them counts rows."""
+    """Expressions over the wide row; none of them counts rows."""
     type: SqlType
 
 
 def _terms(s: Summary, owned: Sequence[frozenset[int]]) -> tuple[CarriedSum, ...]:
-    """Those that a summary is worked out of.
+    """The sums that a summary is computed from.
 
     :raises Unsupported: it is no sum of products.
     """
@@ -129,7 +129,7 @@ _BY_SUMS = (AggregateFunction.SUM, AggregateFunction.COUNT, AggregateFunction.AV
 
 
 def _factors(argument: Expression) -> tuple[Expression, ...]:
-    """Those of a product, constants with the first of them. A product is NULL where a factor is.
+    """The factors of a product, constants with the first of them. A product is NULL where a factor is.
 
     :raises Unsupported: it is rounded, so that the order in which it is added up would show.
     """
@@ -188,7 +188,7 @@ class Message:
 
     part: Arranged
     values: Mapping[int, Expression]
-    """Of each term that has a factor there."""
+    """The value of each term that has a factor there."""
     count: Expression | None
     """How many rows a row stands for; None: one."""
 

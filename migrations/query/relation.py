@@ -204,7 +204,7 @@ class QueryContext:
 
     constants: FoldBudget = field(default_factory=FoldBudget)
     statistics: Statistics | None = None
-    """Of the tables, for the order of joins. None in a view: see ``joins.py``."""
+    """Statistics of the tables, for the order of joins. None in a view: see ``joins.py``."""
 
     def inside(self, outer: Around | None, asked: Asked = Asked.ROWS) -> QueryContext:
         """The context of a subquery."""

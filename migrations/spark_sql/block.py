@@ -95,7 +95,7 @@ def _sum(summary: Summary, number: str, word: str = "") -> str:
 
 
 def _mean(summary: Summary, number: str, word: str = "") -> str:
-    """Of exact numbers the exact quotient, rounded once."""
+    """The mean; that of exact numbers is the exact quotient, rounded once."""
     if summary.type.kind is Kind.DOUBLE:
         return f"avg({word}{number})"
     assert summary.argument is not None

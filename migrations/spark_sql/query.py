@@ -28,7 +28,7 @@ class Judged:
     """The rows where the parameters find none: of an aggregate without GROUP BY, its one row over nothing."""
     columns: tuple[Column, ...]
     parameters: tuple[Slot, ...]
-    """Of p0 …, in the order in which the statement names them; LIMIT ? and OFFSET ? are not among them."""
+    """The slots of p0 …, in the order in which the statement names them; LIMIT ? and OFFSET ? are not among them."""
     counts_nothing: bool
     """Some SELECT aggregates without GROUP BY: only then ``nothing`` can have rows."""
 

@@ -62,7 +62,7 @@ def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCrea
 
 
 def _show_create(node: exp.Expr, catalog: Catalog, what: str) -> ShowCreate:
-    """Of a view by either name, as in MySQL."""
+    """SHOW CREATE TABLE or VIEW; a view is shown by either, as in MySQL."""
     target = node.args.get("target")
     if target is None or node.args.get("like") is not None or node.args.get("where") is not None:
         raise SqlError(f"SHOW {what} wants one name, and nothing else", hint=f"SHOW {what} name")
@@ -193,7 +193,7 @@ _MODES = (
     "NO_UNSIGNED_SUBTRACTION ORACLE PAD_CHAR_TO_FULL_LENGTH PIPES_AS_CONCAT POSTGRESQL TIME_TRUNCATE_FRACTIONAL"
 )
 _OTHER_MODES = frozenset(_MODES.split())
-"""Those in which a text means something else. Not those that are stricter or less strict than we are: we say so."""
+"""The modes in which a text means something else. Not those that are stricter or less strict than we are: we say so."""
 _FIXED: dict[str, tuple[str, ...]] = {
     "auto_increment_increment": ("1",),
     "auto_increment_offset": ("1",),

@@ -159,7 +159,7 @@ class ShowTables:
     full: bool = False
     """With the type of each."""
     pattern: str | None = None
-    """That of LIKE, which the column's name repeats, as in MySQL."""
+    """The pattern of LIKE, which the column's name repeats, as in MySQL."""
     where: Expression | None = None
     """Over a row of ``columns``: whether it is shown."""
 

@@ -34,7 +34,7 @@ class EvaluationCut:
     views: Sequence[ShardView]
     clock: Clock
     parts: Mapping[NodeIndex, Question] = field(default_factory=dict)
-    """Of the question that is asked of it, what is done where the views are."""
+    """The parts of the question that are evaluated where the views are."""
 
     def close(self) -> None:
         for view in self.views:
@@ -42,7 +42,7 @@ class EvaluationCut:
 
 
 Shards = Sequence[tuple[TableSchema, ...]]
-"""Of each base shard, by its number, the tables that are read of it."""
+"""The tables that are read of each base shard, by its number."""
 
 
 def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
@@ -69,7 +69,7 @@ def answered_here(hosted: DomainHost, bases: Sequence[DomainIndex], question: Qu
 
 
 def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> EvaluationCut:
-    """Of some base shards, which may be any.
+    """A cut of some base shards, which may be any.
 
     :raises NotHere: a table is another by now.
     """
@@ -83,7 +83,7 @@ def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> Eva
 
 
 def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
-    """Of a sample of each of the tables, in all shards."""
+    """Statistics from a sample of each table, over all shards."""
     stored = ShardedTables(_stores(hosted, bases), tables)
     return {schema.name: sampled(stored.table(schema.name)) for schema in tables}
 

@@ -43,7 +43,7 @@ STEP_SECONDS = 1.0
 """After which whoever waits for rows that pass hears at least that the work goes on."""
 
 MESSAGE_BYTES = 4 * ENTRY_BYTES
-"""Of rows that are sent together, but for a single one."""
+"""Bytes of rows that are sent together; a single row may have more."""
 
 NICENESS = 5
 """A third of what the server has where both want it. Somebody waits for the answer, so it is not the 19 of a bulk job;
@@ -54,7 +54,7 @@ see ``migrations/backfill/spark/launching.py`` for the two ways to say it."""
 class Ask:
     question: Question
     shards: tuple[tuple[ViewedTable, ...], ...]
-    """Of each base shard the tables that it has."""
+    """The tables of each base shard."""
     elsewhere: dict[NodeIndex, tuple[int, ...]]
     """Nodes whose rows are made where the shards are, and by which of them."""
 
@@ -66,7 +66,7 @@ class EntriesRead:
     shard: int
     ranges: tuple[KeyRange, ...]
     most: int
-    """Of each range."""
+    """The most entries of each range."""
 
 
 @dataclass(frozen=True, slots=True)

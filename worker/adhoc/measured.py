@@ -27,9 +27,9 @@ class NodeMeasure:
     lookups: int = 0
     """Keys that were looked up by an index."""
     seconds: float = 0.0
-    """Of its own, without that of its parents."""
+    """Its own time, without that of its parents."""
     is_aside: bool = False
-    """Of the whole: done in a process beside."""
+    """Whether the whole was done in a process beside."""
 
 
 class MeasuredEvaluation(Evaluation):

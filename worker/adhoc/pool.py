@@ -61,7 +61,7 @@ class Budget:
 
     seconds: float = 30.0
     rows: int = 1_000_000
-    """Of the answer."""
+    """Rows that the answer may have."""
     answer_bytes: int = 256 * 2**20
     held_bytes: int = 2**30
     """By the process that evaluates it."""
@@ -70,7 +70,7 @@ class Budget:
 
     @classmethod
     def of(cls, settings: object) -> Budget:
-        """Those among the settings."""
+        """The budget that the settings name."""
         names = ("statement_timeout", "max_answer_rows", "max_answer_size", "max_evaluation_size")
         return cls(*(getattr(settings, name) for name in names))
 

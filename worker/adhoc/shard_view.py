@@ -33,7 +33,7 @@ class Piece:
 
     deltas: tuple[Delta, ...]
     stream: int = 0
-    """Who asks for the next piece says this number. 0: there are no more."""
+    """The number by which the next piece is asked for. 0: there are no more."""
 
 
 class ShardView(ReadableEntries, Protocol):

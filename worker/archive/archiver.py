@@ -58,7 +58,7 @@ CUT_SECONDS = 30.0
 """For the dataflow thread to make a cut. Steps take milliseconds; if it takes longer, something is wrong."""
 
 CUTS = 10
-"""Of one pass: a table was dropped during each but the last. With more drops the pass fails."""
+"""Cuts that one pass tries: a table was dropped during each but the last. With more drops the pass fails."""
 
 _log = logging.getLogger("headrace.worker")
 Key = tuple[DomainIndex, str]
@@ -116,7 +116,7 @@ class LogHold:
     """A request to keep the log from these positions on."""
 
     epoch: int
-    """Of the leader that asked; the hold ends with a later one."""
+    """The epoch of the leader that asked; the hold ends with a later one."""
     positions: Clock
 
 

@@ -27,8 +27,8 @@ from worker.archive.place import Place
 from worker.archive.segments import ColumnReader, read_columns, read_segment
 
 COMBINED_BYTES = 128 * 2**20
-"""Of columns that are summed at once; about as much again is needed meanwhile. Sums of more than half of it are handed
-on: equal rows may come twice then."""
+"""Bytes of columns that are summed at once; about as much again is needed meanwhile. Sums of more than half of it are
+handed on: equal rows may come twice then."""
 
 
 def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED_BYTES) -> Iterator[Any]:
@@ -67,7 +67,7 @@ HELD_ROWS = 500_000
 """Archived rows that are folded at once: some 200 MB of short rows."""
 
 FILES_MAX = 200
-"""Of one fold, since open files are limited. Above HELD_ROWS × FILES_MAX rows the files grow instead."""
+"""Files of one fold, since open files are limited. Above HELD_ROWS × FILES_MAX rows the files grow instead."""
 
 PART_ROWS = 4_096
 """Rows of one part."""

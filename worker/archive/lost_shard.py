@@ -46,7 +46,7 @@ from worker.rocks.acknowledged import AcknowledgedRecord
 from worker.rocks.store import RocksStore
 
 STEP_ROWS = 4_096
-"""Of one write to RocksDB; more make it no faster."""
+"""Rows of one write to RocksDB; more make it no faster."""
 
 Loaded = Callable[[int], None]
 

@@ -50,7 +50,7 @@ def all_manifests(place: Place, *, former: bool = False) -> list[ShardManifest]:
 
 
 def former_manifests(place: Place, table: str, shard: int) -> list[ShardManifest]:
-    """Those of dropped tables of this name, as far as they are kept."""
+    """The manifests of dropped tables of this name, as far as they are kept."""
     directory = shard_directory(table, shard)
     names = [name for name in place.files(directory) if name.startswith("manifest-") and name.endswith(".json")]
     read = [_read(place, f"{directory}/{name}") for name in names]

@@ -61,16 +61,16 @@ class ArchivePass:
     """An archived cut: all of it was taken between the same two steps."""
 
     positions: Clock
-    """Of each base shard."""
+    """The position of each base shard."""
     identities: dict[str, str]
-    """Of the table that each base shard was part of."""
+    """The identity of the table that each base shard was part of."""
     schemas: dict[str, int]
     """The number of the schema that each had (``worker/protocol/messages.py``)."""
     time: str
     recipe: str | None = None
     """The one at the cut, if this process is the whole deployment."""
     number: int = 0
-    """Of its record in the archive (``worker/archive/recipes.py``)."""
+    """The number of its record in the archive (``worker/archive/recipes.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _text(moment: datetime) -> str:
 
 
 DIGEST_BYTES = 16
-"""Of blake2b: enough against damage, not against malice."""
+"""Bytes of a blake2b digest: enough against damage, not against malice."""
 
 CHUNK_BYTES = 2**20
 """Read at once for a digest."""

@@ -51,7 +51,7 @@ class RecipeRecord:
     time: str
     positions: Clock
     identities: dict[str, str]
-    """Of the table that each base shard was part of."""
+    """The identity of the table that each base shard was part of."""
     shards: int
     """The deployment's."""
     recipe: str
@@ -106,7 +106,7 @@ class RecipeBook:
         return sorted((record for record in read if record is not None), key=lambda record: record.order)
 
     def cuts(self) -> Iterator[Cut]:
-        """Those that are whole, in their order."""
+        """The cuts that are whole, in their order."""
         names = self._cut_names()
         for record in self.records():
             if record.is_cut:
@@ -166,7 +166,7 @@ class RecipeBook:
         return min(before, max(last, default=before))
 
     def _times(self) -> list[str]:
-        """Of all that are there, in order."""
+        """The times of all cuts that are there, in order."""
         names = self._place.files(DIRECTORY)
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
@@ -286,7 +286,7 @@ def _file(time: str) -> str:
 def record_at(
     records: list[RecipeRecord], *, time: str | None = None, positions: Clock | None = None
 ) -> RecipeRecord | None:
-    """Of records in their order, the last one that was in force at a time or at a position, or the last of all.
+    """The last record, of these in their order, that was in force at a time or at a position, or the last of all.
 
     For a position from before the first archiving it is the first record, whose tables the position is of. A record
     without one of the position's tables is skipped if an earlier one has it.

@@ -137,8 +137,8 @@ class ColumnReader:
 
 
 GROUP_ROWS = 65_536
-"""Of a row group, which writer and reader hold at once. Larger ones compress no better; smaller ones cost a reader of
-few columns a seek each."""
+"""Rows of a row group, which writer and reader hold at once. Larger ones compress no better; smaller ones cost a reader
+of few columns a seek each."""
 
 READ_ROWS = 8_192
 """Rows that become Python values at once."""

@@ -39,7 +39,7 @@ which Python lets a thread run on."""
 SLICE_ENTRIES = 250
 """The most log entries that are read at once."""
 FIRST_ENTRIES = 4
-"""Of the first slice, when it is not known how many rows an entry has."""
+"""Entries of the first slice, when it is not known how many rows an entry has."""
 
 Pause = Callable[[], None]
 

@@ -60,7 +60,7 @@ class Batch:
     """The gathered effects of the steps since the last batch."""
 
     syncs: dict[Callable[[], None], None] = field(default_factory=dict)
-    """Of the stores that were written to: only these need one."""
+    """The syncs of the stores that were written to: only these need one."""
     visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
     """Changes of the reader map, in the order of the steps."""
     holds: list[Callable[[], Look]] = field(default_factory=list)

@@ -176,7 +176,7 @@ Waiting = asyncio.Future[Outcome]
 
 
 class LoopCompletions:
-    """Of one event loop. If a caller goes away, what was begun is carried through."""
+    """Completions on one event loop. If a caller goes away, what was begun is carried through."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

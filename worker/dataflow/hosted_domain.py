@@ -39,16 +39,16 @@ class Reception(Enum):
 
 @dataclass(slots=True)
 class LinkCounters:
-    """Of packets of links; all only grow."""
+    """Counters of the links' packets; all of them only grow."""
 
     packets: int = 0
     """Sent by the domains here, to each other or to other workers."""
     beats: int = 0
-    """Of these, such as only tell a clock."""
+    """The number of these that only tell a clock."""
     stale: int = 0
     """Dropped: of a link that has begun again."""
     held: int = 0
-    """Of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
+    """Packets of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
     unhosted: int = 0
     """Dropped: for a domain that is not here."""
 
@@ -68,7 +68,8 @@ class HostedDomain:
     concealed: list[ReaderLayout] = field(default_factory=list)
     """Full readers that are being built."""
     versions: dict[str, int] = field(default_factory=dict)
-    """Of its tables' schemas, as far as writes have asked for them since a command last changed the domain."""
+    """The versions of its tables' schemas, as far as writes have asked for them since a command last changed the
+    domain."""
     beaten: int = -1
     """The version of its clocks when they were last told to its links."""
     bytes: int = 0
@@ -96,7 +97,7 @@ class HostedDomain:
         return self.bytes
 
     def partial_bytes(self) -> int:
-        """Those that eviction could free."""
+        """The bytes that eviction could free."""
         indexes = (index for vertex in self.domain.vertices.values() for index in vertex.indexes.values())
         return sum(index.bytes for index in indexes if index.partial)
 

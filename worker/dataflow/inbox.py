@@ -30,7 +30,7 @@ OUTBOUND_CHECK = 0.02
 """Seconds between two looks whether there is room again, while requests wait for it."""
 
 INPUT_BYTES = 1_000
-"""Of one without rows: its closures, and who waits for it."""
+"""Bytes of an input without rows: its closures, and who waits for it."""
 
 Run = Callable[[Batch, Answerer], None]
 
@@ -63,7 +63,7 @@ class Inbox:
         self.now = now
         self.stopping = False
         self.bytes = 0
-        """That what waits takes."""
+        """The bytes of what waits."""
         self._refused: HeadraceError | None = None
         self._arrived = arrived or Condition()
         self._always: deque[Input] = deque()

@@ -13,7 +13,7 @@ from domains.plan.graph import DomainIndex
 from worker.dataflow.hosted_domain import HostedDomain
 
 AUTOMATIC_BYTES = 64_000_000
-"""That automatic views may hold together, unless settings say otherwise."""
+"""Bytes that automatic views may hold together, unless settings say otherwise."""
 TELL_SECONDS = 10.0
 """Between two lines of the log about evictions: under pressure they come with every batch."""
 EVICTION_ROUNDS = 64

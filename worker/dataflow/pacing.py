@@ -52,11 +52,11 @@ GROWTH = 4
 
 @dataclass(slots=True)
 class SlicePace:
-    """Of one command that is given again and again. ``now`` is in seconds."""
+    """The pace of one command that is given again and again. ``now`` is in seconds."""
 
     now: Callable[[], float]
     rows: int = FIRST_ROWS
-    """Of the next slice, at most."""
+    """Rows of the next slice, at most."""
     spent: float = 0.0
     """Seconds that all slices so far have taken."""
     of_one_row: float = 0.0
@@ -95,7 +95,7 @@ def _lending_the_lock() -> Iterator[None]:
 
 
 class Paces:
-    """Of all commands of one thread that are under way in slices."""
+    """The paces of all commands of one thread that are under way in slices."""
 
     def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
         self._now = now

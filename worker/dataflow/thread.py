@@ -40,7 +40,7 @@ from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnaps
 from worker.rocks.store import RocksStore
 
 VALUE_BYTES = 64
-"""Of a row that waits to be written, with its share of the tuple: a short text, or a number."""
+"""Bytes of a value in a row that waits to be written, with its share of the tuple: a short text, or a number."""
 BATCH_SECONDS = 0.05
 """After so long a batch takes no further input. While a server is cold one page may fill for as long as that, and all
 that have come meanwhile would be answered together: when the last of them is filled."""
@@ -140,7 +140,7 @@ class DataflowThread:
 
     @property
     def memory_limit(self) -> int:
-        """Of the accounted bytes of all domains together."""
+        """The limit of the accounted bytes of all domains together."""
         return self.hosted.memory_limit
 
     @memory_limit.setter
@@ -149,7 +149,7 @@ class DataflowThread:
 
     @property
     def published(self) -> Mapping[DomainIndex, Clock]:
-        """Of each domain's bases, the positions that every reader of this process reflects."""
+        """The positions of each domain's bases that every reader of this process reflects."""
         return self.flusher.published
 
     @property
@@ -165,7 +165,7 @@ class DataflowThread:
         return "ok" if wrong is None else wrong.message
 
     def alarms(self) -> list[dict[str, str]]:
-        """Of the storage, JSON-ready."""
+        """The storage's alarms, JSON-ready."""
         return [alarm for store in self.rocks() for alarm in store.alarms()] + self.flusher.crowding.alarms()
 
     def rocks(self) -> list[RocksStore]:
@@ -177,7 +177,7 @@ class DataflowThread:
 
     @property
     def waiting_bytes(self) -> int:
-        """That these take, about."""
+        """The bytes that these take, about."""
         return self._inbox.bytes
 
     # --- what others ask ----------------------------------------------------------------------------------------
@@ -468,6 +468,6 @@ def _answerer(future: Future[Any]) -> Answerer:
 
 
 def _size_of(operation: Operation) -> int:
-    """Of the input that it becomes, in bytes, about: long texts are counted where they were received."""
+    """The bytes of the input that it becomes, about: long texts are counted where they were received."""
     rows = operation.rows if isinstance(operation, Insert) else ()
     return INPUT_BYTES + (len(rows) * len(rows[0]) * VALUE_BYTES if rows else 0)

@@ -35,7 +35,7 @@ class EvaluateRequest:
 
     domains: tuple[DomainIndex, ...]
     shards: tuple[tuple[TableSchema, ...], ...]
-    """Of each domain the tables that are read of it."""
+    """The tables that are read of each domain."""
     question: Question | None = None
 
 
@@ -50,7 +50,7 @@ class Evaluated:
 class CutTaken:
     number: int
     shards: tuple[tuple[ViewedTable, ...], ...]
-    """Of each domain, in the order in which they were asked for."""
+    """The tables of each domain, in the order in which they were asked for."""
     clock: Clock
     """Exactly what the views show, of each base shard."""
 

@@ -127,7 +127,7 @@ class Hello:
     role: Role
     name: str
     incarnation: int
-    """Of the process, not of a domain: greater after each start."""
+    """The incarnation of the process, not of a domain: greater after each start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Ping:
 class Pong:
     worker: str
     incarnation: int
-    """Of the process."""
+    """The incarnation of the process."""
     broken: dict[DomainIndex, int] = field(default_factory=dict)
     """Its domains that could not end a step and must be opened again, with their incarnations."""
     is_short: bool = False
@@ -205,7 +205,7 @@ class Placed:
     host: str
     port: int
     incarnation: int
-    """Of the domain: the epoch in which it was opened."""
+    """The domain's incarnation: the epoch in which it was opened."""
     process: int
     """The incarnation of the worker's process, as in its ``Welcome`` and its znode. Packets to the domain are for this
     process and no other of the same name."""

@@ -144,6 +144,6 @@ def room(environment: Environment) -> tuple[int, int]:
 
 
 def used_bytes(environment: Environment) -> int:
-    """Of the file's pages, those that are in use and those that were and are free for use again."""
+    """Bytes of the file's pages that are in use, or were and are free for use again."""
     page: Any = environment.stat()["psize"]
     return int((environment.info()["last_pgno"] + 1) * page)

@@ -44,7 +44,7 @@ ENTRY_LIMIT = 511
 """LMDB's own, in bytes of a key."""
 
 KEY_LIMIT = 250
-"""Of an encoded key. It leaves as much again for the suffix before that is cut."""
+"""Bytes of an encoded key. It leaves as much again for the suffix before that is cut."""
 
 TIE_BYTES = 8
 ORDINAL_BYTES = 4
@@ -62,7 +62,7 @@ VERSION = b"\xff" * 3 + b"\xfe"
 pack_ordinal = struct.Struct(">I").pack
 _pack_state = struct.Struct(">BQ8s").pack
 _COUNT = slice(1, 9)
-"""Of a state: where the count is."""
+"""The place of the count in a state."""
 pack_version = struct.Struct(">Q").pack
 _FAR = b"\xff" * 3 + b"\x00"
 """Before the number, in 8 bytes, of a reader that has none of 4 bytes: those of automatic views of a cluster."""
@@ -103,7 +103,7 @@ class ReaderLayout:
         self.reader = reader
         self.prefix = _prefix(reader_id)
         self.concealed = False
-        """Of a full reader, and for whoever writes the map: whether its marker stands under ``veil``."""
+        """Whether a full reader's marker stands under ``veil``; for whoever writes the map."""
         self.veil = VEIL + self.prefix
         self.version_key = VERSION + self.prefix
         self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
@@ -112,15 +112,15 @@ class ReaderLayout:
         self.encode_seek: list[Encoder] = [
             key_encoder([types[at] for at in reader.seek[:count]]) for count in range(len(reader.seek) + 1)
         ]
-        """Of the values for so many of the seek columns."""
+        """Encoders of values for so many of the seek columns."""
         self._seeks_integer = _is_integer(types, reader.seek)
         positions = (*reader.seek, *(term.column for term in reader.order))
         descending = (False,) * len(reader.seek) + tuple(term.descending for term in reader.order)
         self.suffix: Encoder = row_encoder(positions, [types[at] for at in positions], descending)
-        """Of a row: ``seek ‖ order``."""
+        """Encodes a row's ``seek ‖ order``."""
         self.has_suffix = bool(positions)
         self.json: Encoder = json_encoder(columns[: reader.visible])
-        """Of a row: the JSON object that is answered, of its visible columns."""
+        """Encodes the JSON object of a row's visible columns, which is answered."""
         self.empty = self.json(reader.empty) if reader.empty is not None else None
         self.unordered = not reader.order and self.empty is None and reader.limit is None and not reader.offset
         """Whether rows are answered one after another as they lie, and nothing else is."""
@@ -157,7 +157,7 @@ class ReaderLayout:
             return list(map(self.marker, keys))
 
     def seek_starts(self, seeks: Sequence[Row]) -> list[bytes]:
-        """Of values for all seek columns each once: what the suffixes of the rows that have them begin with."""
+        """The beginnings of the suffixes of rows that have these values in the seek columns, each once."""
         if self._seeks_integer:
             try:
                 return [_pack_integer(INTEGER_TAG, INTEGER_ZERO + value) for (value,) in dict.fromkeys(seeks)]  # type: ignore[operator]

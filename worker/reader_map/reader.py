@@ -27,7 +27,8 @@ Answer = TypeVar("Answer")
 Asked = ParamSpec("Asked")
 
 ATTEMPTS = 8
-"""Of a read that the growing map interrupts. The map doubles each time, so that a second interruption is rare."""
+"""Attempts of a read that the growing map interrupts. The map doubles each time, so that a second interruption is rare.
+"""
 
 
 class ReaderSnapshot:
@@ -237,11 +238,11 @@ class ReaderSnapshot:
         return 0 if not state else 1 if state[0] == OPEN_BRACE else count_of(state)
 
     def states(self, markers: Sequence[bytes]) -> list[bytes | None]:
-        """Of each key, by its marker: what stands as long as all of its rows do; None of a hole."""
+        """A value for each key, by its marker, that stands as long as all of its rows do; None for a hole."""
         return list(map(self._transaction.get, markers))
 
     def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
-        """Those of the keys that are not filled, each once."""
+        """The keys that are not filled, each once."""
         return [key for key in dict.fromkeys(keys) if self._transaction.get(layout.marker(key)) is None]
 
 

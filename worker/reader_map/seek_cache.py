@@ -23,12 +23,12 @@ from worker.reader_map.layout import OPEN_BRACE, TAIL_BYTES, count_of
 # a key. Without it look-ups of a thousand keys fall by more than a third of their ratio (``headrace bench --guard``).
 
 RECENT_BYTES = 4 * 2**20
-"""Of one reader: some 20,000 rows of ordinary size. Beyond it all are forgotten; they are in the map anyway."""
+"""Bytes of one reader's rows: some 20,000 of ordinary size. Beyond it all are forgotten; they are in the map anyway."""
 
 
 @dataclass(slots=True)
 class RecentPages:
-    """Of one reader, by the value of its INTEGER key, as of its ``version``."""
+    """Pages of one reader, by the value of its INTEGER key, as of its ``version``."""
 
     version: bytes | None
     pages: dict[int, bytes] = field(default_factory=dict)
@@ -56,7 +56,7 @@ Found = dict[bytes, bytes]
 
 
 class SoughtRows:
-    """Of one reader without an order, whose suffixes thus are the seek values. One thread has it."""
+    """The rows of one reader without an order, whose suffixes thus are the seek values. One thread has it."""
 
     def __init__(self) -> None:
         self._by_marker: dict[bytes, tuple[bytes, int, Found | None]] = {}
@@ -81,7 +81,8 @@ class SoughtRows:
         return b",".join([found[value] for value in sought if value in found])
 
     def _remember(self, marker: bytes, state: bytes, asked: int, found: Found | None) -> None:
-        """Beyond the bound all is forgotten; it is in the map anyway. What is replaced counts on until then."""
+        """Remember what was found. Beyond the bound all is forgotten; it is in the map anyway. What is replaced counts
+        on until then."""
         self._held += len(marker) + (sum([len(value) + len(rows) for value, rows in found.items()]) if found else 0)
         if self._held > RECENT_BYTES:
             self._by_marker.clear()

@@ -77,7 +77,7 @@ class Acknowledged:
     sequence: int
     """RocksDB's, which counts every change of every key."""
     positions: Mapping[str, int]
-    """Of each table."""
+    """The position of each table."""
 
 
 class PreparedRecord(NamedTuple):

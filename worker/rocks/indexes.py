@@ -22,7 +22,7 @@ class SecondaryIndex:
     prefix: bytes
     end: bytes
     encode: Encoder
-    """Of a stored row: its part of the entry's key."""
+    """Encodes a stored row's part of the entry's key."""
 
     def to_json(self) -> dict[str, Any]:
         return {"number": self.number, "columns": list(self.columns), "ready": self.ready}
@@ -36,7 +36,7 @@ class Access:
     end: bytes
     """Above everything that begins with ``start``."""
     encode: Encoder
-    """Of the look-up's key tuple."""
+    """Encodes the look-up's key tuple."""
     rest: int = 0
     """How many further columns of an index stand between the key and the row key."""
     single: bool = False

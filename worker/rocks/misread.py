@@ -31,7 +31,7 @@ from typing import NamedTuple
 BLOCK, HEADER = 32 * 2**10, 7
 
 _RECYCLABLE = frozenset((5, 6, 7, 8, 11))
-"""Of whole records, of first, middle and last parts, and of sizes of timestamps."""
+"""The types of whole records, of first, middle and last parts, and of sizes of timestamps."""
 
 _LENGTH_AND_TYPE = Struct("<HB")
 
@@ -54,7 +54,7 @@ _TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
 
 
 def misread(path: Path) -> dict[Path, int]:
-    """Of each log, and of the manifest, where such a header has more behind it that would be read: the first's offset.
+    """The offset of the first such header of each log, and of the manifest, that has more behind it that would be read.
 
     67 MB of records of 400 bytes take 67 ms, of 60 bytes 220 ms: one step a record. Raises OSError.
     """
@@ -99,7 +99,7 @@ def _headers(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 class _Walked(NamedTuple):
-    """Of a log the first header that is misread; the sequence numbers of its first change, and of the one behind its
+    """The first header of a log that is misread; the sequence numbers of its first change, and of the one behind its
     last. None where there is none, and where a block's end parts a record."""
 
     misread: int | None

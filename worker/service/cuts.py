@@ -63,7 +63,7 @@ class CutParts:
         self._evaluator: Evaluator | None = None
         self._turn = asyncio.Lock()
         self._left: dict[int, deque[tuple[Delta, ...]]] = {}
-        """Of each stream what was made and not fetched."""
+        """What was made and not fetched, by stream."""
         self._closed = False
 
     async def begin(self, shard: int, part: Question) -> PartRows:

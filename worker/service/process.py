@@ -44,8 +44,8 @@ RESERVE = 8 * 2**20
 """Bytes that partial state may always have, however much full state takes: some 20,000 keys, more than the reads that
 are under way at any time ask for. Less would save little."""
 LAST_TURNS = 20
-"""Of the event loop, between the end of the dataflow and that of the connections. The last answers are in memory then,
-and each goes through a future or two until it is written."""
+"""Turns of the event loop between the end of the dataflow and that of the connections. The last answers are in memory
+then, and each goes through a future or two until it is written."""
 
 _log = logging.getLogger("headrace.worker")
 

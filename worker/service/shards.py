@@ -45,7 +45,7 @@ class Owner:
     """The process that opened a shard last."""
 
     incarnation: int
-    """Of the domain that stands on it."""
+    """The incarnation of the domain that stands on it."""
     worker: str
     machine: str
     """Where ``pid`` is valid: the host since its start, and its PID namespace."""

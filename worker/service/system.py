@@ -36,10 +36,10 @@ YOUNG = 2_000
 """New containers between two walks over the young ones, 0.2 ms each. With 20,000 each took 1.2 ms, and every hundredth
 read beside a backfill waited for one."""
 MIDDLE = 200
-"""Such walks between two over the middle-aged: some 10 ms for each 400,000 new containers. With 5, which is shorter and
-more often, every hundredth read waits for those."""
+"""Walks over the young between two over the middle-aged: some 10 ms for each 400,000 new containers. With 5, which is
+shorter and more often, every hundredth read waits for those."""
 OLD = 1_000
-"""Those between two walks over everything, which pause the process for a second or two."""
+"""Walks over the middle-aged between two over everything, which pause the process for a second or two."""
 
 
 def expect_long_lives() -> None:
@@ -76,7 +76,8 @@ def give_back_now() -> None:
 
 
 def resident_bytes(process: int | None = None) -> int:
-    """Of a process now; if the system does not say, of this one its maximum so far, and of another 0."""
+    """The resident bytes of a process now; if the system does not say, of this one its maximum so far, and of another
+    0."""
     try:
         pages = int(Path(f"/proc/{process or 'self'}/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -87,7 +88,7 @@ def resident_bytes(process: int | None = None) -> int:
 
 
 OWN_BYTES = 250_000_000
-"""Of a process without rows and requests: code, libraries, caches of RocksDB."""
+"""Bytes of a process without rows and requests: code, libraries, caches of RocksDB."""
 OVER = 1.25
 """What accounted bytes take beyond themselves, in an allocator that keeps some."""
 COUNT_SECONDS = 1.0
@@ -106,7 +107,7 @@ def bytes_beyond(limit: int) -> int:
 
 
 def private_bytes() -> int:
-    """Of this process, without what it shares with files; 0 if the system does not say."""
+    """The bytes of this process without what it shares with files; 0 if the system does not say."""
     try:
         resident, shared = Path("/proc/self/statm").read_text("ascii").split()[1:3]
     except (OSError, ValueError):

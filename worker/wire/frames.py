@@ -20,7 +20,7 @@ GREETING_MAX = 4096
 """Bytes of the first frame: a Hello has 100. The first four bytes of other protocols are larger numbers (those of an
 HTTP request, a thousand million)."""
 NUMBER_MAX = 1 << 62
-"""Of requests. At one a microsecond it is reached in a hundred thousand years."""
+"""The greatest number of a request. At one a microsecond it is reached in a hundred thousand years."""
 
 _LENGTH = Struct(">I")
 HEADER = _LENGTH.size

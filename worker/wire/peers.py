@@ -84,7 +84,7 @@ class Peer:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of packets that are not acknowledged. From any thread."""
+        """Bytes of packets that are not acknowledged. From any thread."""
         return self.put_bytes - self.freed_bytes
 
     def start(self) -> None:
@@ -380,7 +380,7 @@ class Peers:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of packets that other processes have not acknowledged."""
+        """Bytes of packets that other processes have not acknowledged."""
         with self._lock:
             return sum(peer.waiting_bytes for peer in self._peers.values())
 

@@ -42,7 +42,7 @@ class OutboundStream:
         self.acknowledged = 0
         """All items up to this have arrived."""
         self.waiting_bytes = 0
-        """Of the other items. Admission goes by it (``worker/dataflow/thread.py``)."""
+        """Bytes of the other items. Admission goes by it (``worker/dataflow/thread.py``)."""
         self._items: dict[int, bytes] = {}
         self._continued: set[int] = set()
 

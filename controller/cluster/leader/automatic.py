@@ -38,7 +38,7 @@ _log = logging.getLogger("headrace.controller")
 
 
 class AutomaticViews:
-    """Of one leader. ``disturb`` begins a recovery."""
+    """The automatic views of one leader. ``disturb`` begins a recovery."""
 
     def __init__(
         self, executor: ClusterExecutor, book: ClusterBook, migrator: Migrator, disturb: Callable[[str], None]
@@ -47,7 +47,7 @@ class AutomaticViews:
         self.views: dict[str, AutomaticView] = {}
         """By name: all of their nodes are there, and serve."""
         self.changing: tuple[AutomaticView, ...] = ()
-        """Of those that are being made or removed some nodes may be there."""
+        """The views that are being made or removed: some of their nodes may be there."""
         self._executor = executor
         self._book = book
         self._migrator = migrator

@@ -320,7 +320,7 @@ class Leader:
         return any(domain.linked for report in reports.values() for domain in report.domains.values())
 
     async def _reports(self, workers: Iterable[str]) -> dict[str, WorkerReport]:
-        """Those of the workers that answer."""
+        """The reports of the workers that answer."""
         found: dict[str, WorkerReport] = {}
         for name in workers:
             try:

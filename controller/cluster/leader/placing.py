@@ -118,15 +118,15 @@ still holds, a full disk. Much longer than the pause between two rounds, so that
 
 
 class PlacementPolicy:
-    """Who may be given which domains, by what a leader knows beside its decisions: who is drained, was lost lately, or
-    has refused what. It lasts for the leader's term. Workers come with their data directories."""
+    """Decides which worker may have which domains, by what a leader knows beside its decisions: who is drained, was
+    lost lately, or has refused what. It lasts for the leader's term. Workers come with their data directories."""
 
     def __init__(self, fleet: Fleet, ledger: StateLedger, trust_after: float) -> None:
         self._fleet = fleet
         self._ledger = ledger
         self._trust_after = trust_after
         self._trusted_at: dict[str, float] = {}
-        """Of workers that were lost; infinite while they are not back."""
+        """When a worker that was lost is trusted again; infinite while it is not back."""
         self._refused: dict[tuple[str, DomainIndex], float] = {}
         self._unopened: set[tuple[DomainIndex, int]] = set()
         self._shut: set[DomainIndex] = set()

@@ -49,11 +49,11 @@ class RebuildMethod:
     rows: int
     """Archived rows of all the shards."""
     folder: Folder | None = None
-    """Who folds, if not the worker."""
+    """The runner that folds, if the worker does not."""
 
 
 async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, ArchivedShard]) -> RebuildMethod:
-    """Who folds the archive of lost shards: Spark, if it pays and is available, or the worker. ``archived``: the
+    """Decide who folds the archive of lost shards: Spark, if it pays and is available, or the worker. ``archived``: the
     workers' reports of the shards.
 
     :raises BadRequest: Spark is asked for, and not available here.

@@ -91,7 +91,7 @@ class Refill:
 
     @property
     def way(self) -> str:
-        """Who builds it in bulk; "" if it is fed in slices."""
+        """The runner that builds it in bulk; "" if it is fed in slices."""
         return "" if self._change is None else self._choice.way
 
     async def planned(self, state: State, todo: Repair) -> Repair:

@@ -51,7 +51,7 @@ class LeaderDoor(Protocol):
         """Queue a migration; raises errors of its planning."""
 
     async def migrations(self) -> list[MigrationStatus]:
-        """Those that wait or run, and those that ended lately; the latest first."""
+        """The migrations that wait or run, and those that ended lately; the latest first."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 

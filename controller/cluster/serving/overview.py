@@ -148,7 +148,7 @@ class Overview:
 
 
 def _memory(documents: Mapping[str, Document]) -> Document:
-    """Of all workers together; each has a limit of its own, and perhaps an alarm."""
+    """The memory of all workers together; each has a limit of its own, and perhaps an alarm."""
     told = {name: each["memory"] for name, each in documents.items()}
     shown: Document = {name: sum(each.get(name, 0) for each in told.values()) for name in MEMORY}
     alarms = [f'worker "{name}": {each["alarm"]}' for name, each in sorted(told.items()) if "alarm" in each]

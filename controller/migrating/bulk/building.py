@@ -51,7 +51,7 @@ LOAD = "load full states"
 COMPUTE_WEIGHT, LOAD_WEIGHT = 100.0, 5.0
 """How many times as long as other steps: of a million rows 31 s of 32, of 20,000 three of four."""
 PREPARING = 0.3
-"""Of the time of a small Spark job, before its first row is read: Java's start, as far as tasks tell of it."""
+"""The share of a small Spark job's time before it reads its first row: Java's start, as far as tasks tell of it."""
 POLL_SECONDS = 0.1
 """Between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
 REPLAY_ROWS = 500
@@ -218,7 +218,7 @@ class _Build:
 
 
 def _share(progress: JobProgress) -> float:
-    """Of a job: what was fed of the base rows, and with Spark whether they are ready to be fed."""
+    """The share of a job that is done: base rows that were fed, and with Spark whether they are ready to be fed."""
     fed = progress.rows / progress.total if progress.total else progress.stages_done / max(1, progress.stages)
     if not progress.tasks:
         return fed

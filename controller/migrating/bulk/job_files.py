@@ -82,18 +82,18 @@ class JobFiles:
 
 
 def url_of(archive: str, kind: str, id: str) -> str:
-    """Of a job's directory."""
+    """The URL of a job's directory."""
     return url_below(archive, f"{kind}/{id}")
 
 
 def id_of(url: str) -> str:
-    """Of the job whose directory it is."""
+    """The id of the job whose directory it is."""
     path = url.partition("?")[0] if "://" in url else url
     return path.rstrip("/").rpartition("/")[2]
 
 
 def epoch_of(id: str) -> int | None:
-    """Of the leader that began the job; None where no leader of a cluster did."""
+    """The epoch of the leader that began the job; None where no leader of a cluster did."""
     epoch, dash, _ = id.partition("-")
     return int(epoch) if dash and epoch.isdecimal() else None
 
@@ -102,7 +102,7 @@ def epoch_of(id: str) -> int | None:
 
 
 def ids_of(archive: str, kind: str) -> list[str]:
-    """Of jobs of which something is there. Raises ArchiveUnreachable."""
+    """The ids of jobs of which something is there. Raises ArchiveUnreachable."""
     from worker.archive.place import Place  # Late: it loads pyarrow.
 
     return Place(archive).directories(kind)
@@ -148,7 +148,7 @@ class LocalSource:
 
 
 def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManifest]:
-    """Of (table, shard)s that were archived a moment ago. Reads files: not for an event loop's thread."""
+    """The manifests of (table, shard)s that were archived a moment ago. Reads files: not for an event loop's thread."""
     from worker.archive.manifests import load_manifest
     from worker.archive.place import Place
 

@@ -29,7 +29,7 @@ from migrations.backfill.runner import BulkFailed, how_it_ended
 CANCEL_SECONDS = 5.0
 """For the child to remove its temporary files."""
 KEPT_LINES = 20
-"""Of what the child says on standard error, for the message of one that dies without a word."""
+"""Lines of the child's standard error that are kept, for the message of one that dies without a word."""
 
 
 class LocalRunner:

@@ -29,8 +29,8 @@ from domains.plan.traits import traits_of
 from domains.store.storage import Store
 
 FIRST_ROWS = 20
-"""Of a table, since nobody knows what its rows bring along. By the time that these take, whoever gives the limits can
-choose the next (``worker/dataflow/pacing.py``)."""
+"""Rows of the first slice of a table, since nobody knows how much follows from a row. By the time that these take,
+whoever gives the limits can choose the next (``worker/dataflow/pacing.py``)."""
 FAN_OUT = 1_000
 """Rows of the largest table to one of another, on average: joining so many is some milliseconds."""
 

@@ -56,7 +56,7 @@ def asks_more(before: TableSchema, after: TableSchema) -> bool:
 
 
 class Expected:
-    """Of one shard of a table that is to have another schema."""
+    """What is expected of one shard of a table that is to have another schema."""
 
     def __init__(self, stored: TableStore, schema: TableSchema, added: Collection[Columns] = ()) -> None:
         """``added`` are indexes that an earlier change has begun, which this one follows in its turn."""
@@ -76,7 +76,7 @@ class Expected:
             stored.add_index(key)
 
     def check_write(self, deltas: Sequence[Delta]) -> None:
-        """Of a write that is worked out and not staged.
+        """Check a write that is worked out and not staged.
 
         :raises ConstraintViolation: it would leave a row that breaks the schema to come.
         """

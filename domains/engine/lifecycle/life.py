@@ -57,7 +57,7 @@ TRANSITIONS = {
 
 
 class LifeCycle:
-    """Of one domain."""
+    """The life cycle of one domain."""
 
     def __init__(self) -> None:
         self.state = Life.ACTIVE
@@ -85,7 +85,7 @@ class StateBuild(ABC):
             assert isinstance(vertex.operator, BaseOperator)
             self._bases.setdefault(vertex.operator.table, []).append(vertex)
         self.rows = 0
-        """Of base tables or of their logs, fed so far."""
+        """Rows of base tables, or of their logs, that were fed so far."""
 
     @property
     def begun(self) -> bool:
@@ -114,7 +114,7 @@ class StateBuild(ABC):
 
     @abstractmethod
     def passed(self, table: str, deltas: Sequence[Delta]) -> list[tuple[Vertex, list[Delta]]]:
-        """Of an update to ``table``, which is stored already, what the building vertices may see of it."""
+        """The part of an update to ``table``, which is stored already, that the building vertices may see."""
 
     def _to_bases(self, table: str, rows: list[Delta]) -> list[tuple[Vertex, list[Delta]]]:
         if not rows:

@@ -114,7 +114,7 @@ def _unhex(text: str) -> bytes | None:
 
 
 def _uuid_bytes(text: str) -> bytes | None:
-    """Of its 32 digits, in MySQL's three forms."""
+    """The bytes of its 32 digits, in MySQL's three forms."""
     bare = text[1:-1] if len(text) == 38 and text[0] == "{" and text[-1] == "}" else text
     groups = bare.split("-")
     if (len(groups) == 5 and [len(group) for group in groups] != [8, 4, 4, 4, 12]) or len(groups) not in (1, 5):
@@ -140,7 +140,7 @@ _NUMBERS = re.compile(r"\d{1,10}", re.ASCII)
 
 
 def _inet_aton(text: str) -> int | None:
-    """Of ``a.b.c.d``, and of the short forms, in which the last number is the last of the address."""
+    """The number of ``a.b.c.d``, and of the short forms, in which the last number is the last of the address."""
     parts = text.split(".")
     if len(parts) > 4 or not all(map(_NUMBERS.fullmatch, parts)) or any(int(part) > 255 for part in parts):
         return None

@@ -26,7 +26,7 @@ from loadgen.bench.servers import headrace, is_well, mariadb
 GOAL, TENTH_GOAL = 3.0, 1 / 3
 ROWS, QUICK_ROWS = 100_000, 10_000
 SECONDS, QUICK_SECONDS = 600.0, 10.0
-"""Of the mix of shapes."""
+"""Seconds for which the mix of shapes is asked."""
 BATCH = 5_000
 USERS = 1_000
 
@@ -53,9 +53,9 @@ INSERTS_ALONE = 2_500
 REVIEWED_SECONDS = 3.0
 """For whoever looks at that."""
 LOOKED_UP = 6
-"""Of these, those that an index answers; the others scan."""
+"""The number of these that an index answers; the others scan."""
 VARIANTS = 25
-"""Of each shape, told apart by a column that is added: 200 shapes."""
+"""Variants of each shape, which an added column tells apart: 200 shapes."""
 
 
 def measure(directory: Path, quick: bool) -> Measurement:

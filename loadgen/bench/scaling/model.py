@@ -35,15 +35,15 @@ BATCHES = 50.0
 VIEWS = 1_000
 
 PACKET_BYTES = 60
-"""Of a packet with one row or none to another worker, with its part of the frame and of the acknowledgement."""
+"""Bytes of a packet with one row or none to another worker, with its part of the frame and of the acknowledgement."""
 CLOCK_ENTRY_BYTES = 17
-"""Of one base shard and its position in a packet's clock: ``ballots@731`` and a number."""
+"""Bytes of one base shard and its position in a packet's clock: ``ballots@731`` and a number."""
 PACKET_SECONDS = 100e-6
 """Processor time of a packet to another worker, both ends together, where packets come in runs; alone 150 to 290 µs."""
 PING_SECONDS = 500e-6
-"""Of a heartbeat, the controller's share: an upper bound, all that an idle controller of four workers spends."""
+"""The controller's seconds for a heartbeat: an upper bound, all that an idle controller of four workers spends."""
 ENTRY_SECONDS = 1.5e-6
-"""Of a link's position in the leader: decoded, checked, compared."""
+"""The leader's seconds for a link's position: decoded, checked, compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ModelCluster:
         return self.shards * tables * CLOCK_ENTRY_BYTES
 
     def beat_share(self, batches: float = BATCHES) -> float:
-        """Of one core of every machine, for the beats of one shuffled view: b (S - 1) c."""
+        """The share of one core of every machine for the beats of one shuffled view: b (S - 1) c."""
         return batches * (self.shards - 1) * PACKET_SECONDS
 
     def batches_at(self, share: float) -> float:
@@ -92,15 +92,15 @@ class ModelCluster:
     # --- what stands ----------------------------------------------------------------------------------------
 
     def links(self) -> int:
-        """Of one shuffle; views whose shuffles are equally deep share them."""
+        """The links of one shuffle; views whose shuffles are equally deep share them."""
         return self.shards**2
 
     def connections(self) -> int:
-        """Of one worker: to and from each other one, from each api process, from the leader."""
+        """The connections of one worker: to and from each other one, from each api process, from the leader."""
         return 2 * (self.machines - 1) + self.machines + 1
 
     def local_reads(self) -> float:
-        """Of an api process's reads, those whose key is in the map of its own host."""
+        """The share of an api process's reads whose key is in the map of its own host."""
         return 1 / self.machines
 
     # --- the controller -------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class ModelCluster:
         return 2 * self.machines / Timing().heartbeat
 
     def heartbeat_share(self) -> float:
-        """Of the leader's core."""
+        """The share of the leader's core for heartbeats."""
         return self.heartbeats() / 2 * PING_SECONDS
 
     def look_bytes(self) -> int:
@@ -119,7 +119,7 @@ class ModelCluster:
         return len(encode(LinkPositions(own, dict(own)))) * self.shards
 
     def look_seconds(self) -> float:
-        """Of the leader's core, for one look; a migration takes two or three a shuffle."""
+        """Seconds of the leader's core for one look; a migration takes two or three a shuffle."""
         return 2 * self.links() * ENTRY_SECONDS
 
     def state_bytes(self, views: int = VIEWS) -> int:

@@ -25,7 +25,7 @@ from loadgen.bench.tpch.refresh import Refresh, RefreshStream
 ORDERS = {1: 10, 100: 3, 10_000: 1}
 """How many orders a refresh has, and how often it is made."""
 MOST = 10
-"""Of ten loaded orders a refresh replaces one at most."""
+"""A refresh replaces at most one of ten loaded orders."""
 
 
 class WrongAnswer(HeadraceError):
@@ -65,7 +65,7 @@ class TpchFigures:
     shards: int
     orders: int = 0
     base_bytes: int = 0
-    """Of the base tables' rows as CSV text would have them, without quotes."""
+    """Bytes of the base tables' rows as CSV text would have them, without quotes."""
     machine: dict[str, Any] = field(default_factory=machine)
     queries: list[QueryFigures] = field(default_factory=list)
 

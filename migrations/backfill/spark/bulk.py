@@ -249,7 +249,7 @@ class _Tape:
         return None if self._next is None else self._next[0]
 
     def blocks(self, task: int, place: int) -> Iterator[bytes]:
-        """Those of one place, which is not before the one that was read last; the others before it are passed."""
+        """The blocks of one place, which is not before the one that was read last; the others before it are passed."""
         while self._next is not None and self._next[:2] <= (task, place):
             here, data = self._next[:2], self._next[2]
             self._next = next(self._rows, None)

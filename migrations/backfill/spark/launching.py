@@ -50,7 +50,7 @@ CANCEL_SECONDS = 15
 """For a child to stop its JVM; its own patience with that is ten."""
 
 KEPT_LINES = 40
-"""Of what the child says on standard error."""
+"""Lines of the child's standard error that are kept."""
 
 PROGRESS, ROWS, RESULT, ERROR = "progress", "rows", "result", "error"
 """The one key of each line: how far it is, some rows of its result, what came of it, or (code, message, hint)."""
@@ -91,7 +91,7 @@ class SparkJob:
         self.progress: dict[str, Any] = {}
         """The last that the child told; ``{}`` before that. ``ui`` is where Spark shows more."""
         self.rows: list[tuple[Any, ...]] = []
-        """That the child has told so far."""
+        """The rows that the child has sent so far."""
         self._result: Any = None
         self._error: HeadraceError | None = None
         self._ended = False

@@ -44,7 +44,7 @@ _NO_FILE_SYSTEM = re.compile(r'No FileSystem for scheme "(.+?)"|Class org\.apach
 """What Hadoop says of a scheme that it does not know, and of one whose class it knows and whose jar it has not got."""
 
 _QUERY = "\n== "
-"""Behind it Spark shows where in the query's text it was, which is text of ours that nobody has written."""
+"""What Spark writes before it shows the place in the query's text, which is text of ours that nobody has written."""
 
 LONGEST = 400
 """Characters of a message of Spark's own that are shown; its first line has what it is about."""
@@ -88,7 +88,7 @@ def _no_file_system(scheme: str) -> SparkFailed:
 
 
 def _hadoops_version() -> str:
-    """Of the Hadoop that PySpark brings along; hadoop-aws must be of the same."""
+    """The version of the Hadoop that PySpark brings along; hadoop-aws must be of the same."""
     jars = Path(pyspark.__file__).parent / "jars"
     return next((file.stem.rpartition("-")[2] for file in jars.glob("hadoop-client-api-*.jar")), "VERSION")
 
@@ -131,7 +131,7 @@ class Tally:
         self.address = ReportAddress(host, port, os.urandom(16))
 
     def rows(self) -> int:
-        """Of all tasks, as far as they have told; of one that was tried twice, the more."""
+        """Rows of all tasks, as far as they have told; of one that was tried twice, the more."""
         with suppress(OSError):
             while self.address.port:
                 self._take(self._socket.recv(_DATAGRAM.size + 1))

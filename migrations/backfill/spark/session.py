@@ -68,20 +68,21 @@ job takes in all (each some 10 ms with a Python worker); where there is much dat
 WORKERS_PYTHON = "spark.pyspark.python"
 
 JAVA_OPTIONS = "-XX:+UseSerialGC"
-"""Of a JVM that does all of it, in local mode: Java's parallel collectors want more cores than a job has."""
+"""Options of the JVM in local mode, which does all of the work: Java's parallel collectors want more cores than a job
+has."""
 
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Of a small job Java's second compiler took half of the processor time (52 s, 27 without, for 20,000 rows on a busy
+"""Java's second compiler took half of a small job's processor time (52 s, 27 without, for 20,000 rows on a busy
 machine; 35 and 27 for a million)."""
 
 MANY_ROWS = 10_000_000
 """From so many on it is worth its time: the sums of 47 million rows take 109 processor seconds instead of 184."""
 
 HEARTBEAT = "1s"
-"""Of the executor, in local mode; Spark's ten are long for who looks at a bar."""
+"""The executor's heartbeat in local mode; Spark's ten are long for who looks at a bar."""
 
 LISTED_FILES = 256
-"""That the driver looks for by itself, in local mode; Spark has a job with a task for each of more than 32."""
+"""Files that the driver looks for by itself, in local mode; Spark has a job with a task for each of more than 32."""
 
 STOP_SECONDS = 10
 """For the JVM to end by itself; then it is killed."""

@@ -11,7 +11,7 @@ SPARK_THRESHOLD = 1_000_000
 most of what follows is beside the worker. docs/performance.md, "Replay", has the figures."""
 
 By = Literal["auto", "spark", "worker"]
-"""Who folds the archive of lost shards, as an operator asks for it; ``auto`` goes by the threshold."""
+"""The way in which an operator wants the archive of lost shards folded; ``auto`` goes by the threshold."""
 
 
 DRIVER_MEMORY = 1 * 2**30

@@ -88,7 +88,7 @@ def count_rows(spark: SparkSession, what: dict[str, Any], reporter: Reporter) ->
 # A job that answers one SELECT over base tables as of a clock.
 
 ROWS_A_LINE = 500
-"""Of the answer, so that whoever reads a line holds the interpreter for a millisecond."""
+"""Rows of the answer in a line, so that whoever reads a line holds the interpreter for a millisecond."""
 
 
 def select(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> int:

@@ -32,7 +32,7 @@ _FUNCTIONS: dict[type[exp.Expr], AggregateFunction] = {
     exp.Sum: AggregateFunction.SUM,
     exp.Avg: AggregateFunction.AVG,
 }
-"""Those of one argument."""
+"""The aggregates of one argument."""
 Translate = Callable[[exp.Expr], Expression]
 
 
@@ -254,7 +254,7 @@ _CALLED: dict[str, AggregateFunction] = {
     "bit_or": AggregateFunction.BIT_OR,
     "bit_xor": AggregateFunction.BIT_XOR,
 }
-"""Those that sqlglot leaves as plain calls, all of one argument."""
+"""The aggregates that sqlglot leaves as plain calls, all of one argument."""
 _BITS = (AggregateFunction.BIT_AND, AggregateFunction.BIT_OR, AggregateFunction.BIT_XOR)
 
 

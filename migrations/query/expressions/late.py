@@ -73,7 +73,8 @@ def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
 
 
 _ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
-"""Of a ``?`` beside an integer: a column's own bounds are those of what it stores, and -1 may be added to any."""
+"""The type of a ``?`` beside an integer: a column's own bounds are those of what it stores, and -1 may be added to any.
+"""
 
 
 def _beside_in_row(child: exp.Expr, row: exp.Tuple) -> exp.Expr | None:

@@ -28,16 +28,16 @@ Starts = tuple[int, ...]
 """Where a constant starts in its text, or those of an IN list."""
 
 SHAPES = 2_000
-"""That are remembered, the latest learnt ones, and plans of them: some kB each."""
+"""Shapes that are remembered, the latest learnt ones, with plans of them: some kB each."""
 WHOLE_SHAPES = 200
 """With a view, or a plan, for whatever constants."""
 CHARACTERS = 200_000
-"""Of the tokens of shapes, and of plans: one takes some hundred bytes for each."""
+"""Characters of the tokens of shapes, and of plans: one takes some hundred bytes for each."""
 MOST_DIGITS = 18
-"""Of a number: a longer one may have no column that it fits."""
+"""Digits of a number: a longer one may have no column that it fits."""
 
 MOST_CHARACTERS = 10_000
-"""Of a text that is looked at, for a tenth of a millisecond each thousand."""
+"""Characters of a text that is looked at, for a tenth of a millisecond each thousand."""
 
 _BEGINNING = re.compile(r"[\s(]*(?:SELECT|WITH|/\*|--|\#)", re.IGNORECASE)
 _TOKEN = re.compile(
@@ -154,7 +154,7 @@ class KnownShape:
     """By the places of its constants."""
 
     turned: tuple[int, ...]
-    """Those that become parameters by themselves, in the order of the parameters."""
+    """The constants that become parameters by themselves, in the order of the parameters."""
     general: tuple[int, ...]
     """All that could be parameters of one view for the whole shape."""
 
@@ -164,7 +164,7 @@ class WholeShape(Generic[Plan]):
     """What holds for all texts of a shape with the same other constants than the general ones."""
 
     view: str | None
-    """That is kept of it; None: its plan is evaluated."""
+    """The view that is kept of it; None: its plan is evaluated."""
     plan: Plan | None
     """None: it was forgotten."""
 
@@ -182,7 +182,7 @@ class KnownShapes(Generic[Plan]):
         self._plans: dict[Known, Plan] = {}
         self._whole: dict[Known, WholeShape[Plan]] = {}
         self._characters = [0, 0]
-        """Of the tokens of shapes, and of plans."""
+        """Characters of the tokens of shapes, and of plans."""
 
     def recognised(self, sql: str, most_items: int) -> tuple[Plan, list[Argument]] | None:
         """The plan of the text, and the values of its parameters; None where it is not known, or a list has more items

@@ -134,7 +134,7 @@ def renamed_key(schema: TableSchema, action: exp.Expr) -> TableSchema:
 
 
 def key_names(schema: TableSchema) -> set[str]:
-    """Of its indexes and UNIQUE keys, in lower case."""
+    """The names of its indexes and UNIQUE keys, in lower case."""
     return {name.lower() for name in (*schema.index_names, *schema.unique_names)}
 
 

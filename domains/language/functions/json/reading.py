@@ -144,7 +144,7 @@ def _is_valid(text: str) -> int:
 
 
 def _valid(emitter: Emitter, call: Call) -> str:
-    """Of what is neither text nor JSON it is 0, as in MySQL."""
+    """JSON_VALID, which is 0 for what is neither text nor JSON, as in MySQL."""
     (argument,) = call.arguments
     kind = argument.type.kind
     source = emitter.as_type(argument, TEXT) if kind is Kind.BLOB else emitter.value(argument)
