@@ -255,10 +255,9 @@ def refuse_unknown(tree: exp.Expr) -> None:
 
 def _check_join(node: exp.Expr) -> None:
     side, kind, method = (str(node.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-    if side == "FULL":
+    if side == "FULL" and kind != "OUTER":
         raise Unsupported(
-            "FULL JOIN is not supported yet",
-            hint="UNION ALL a LEFT JOIN and the rows of the right side without a match",
+            "FULL JOIN", hint="FULL OUTER JOIN; to MySQL 8, `t FULL JOIN u` is an inner join of a t that is called FULL"
         )
     if kind not in ("", "INNER", "CROSS", "OUTER", "STRAIGHT_JOIN") or method not in ("", "NATURAL"):
         raise Unsupported(f"{method or kind} JOIN", hint="use IN or NOT IN (SELECT …)")

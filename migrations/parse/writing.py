@@ -290,6 +290,11 @@ def _subquery(node: exp.Expr) -> str:
     return " ".join(part for part in (*parts, named, _tail(node)) if part) + _joins(node)
 
 
+def _lateral(node: exp.Expr) -> str:
+    alias = node.args.get("alias")
+    return f"LATERAL {_text(node.this)}" + ("" if alias is None else f" AS {_text(alias)}")
+
+
 def _with(node: exp.Expr) -> str:
     clause = node.args.get("with_")
     if clause is None:
@@ -406,6 +411,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.RespectNulls: lambda node: f"{_text(node.this)} RESPECT NULLS",
     exp.Select: _select,
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _union),
+    exp.Lateral: _lateral,
     exp.Subquery: _subquery,
     exp.Join: _join,
     exp.Table: _table,

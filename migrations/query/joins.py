@@ -16,13 +16,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domains.language.expressions import Expression
+from domains.language.expressions import Constant, Expression
+from domains.language.functions import call
 from domains.language.functions.comparands import keys
 from domains.plan.estimates import Statistics
 from domains.plan.graph import JoinKind
 from domains.plan.traits import RIGHT, traits_of
 from migrations.query.expressions.terms import conjunction, equality, moved, null_rejected, positions
-from migrations.query.plan import RelationalPlan, estimated, extended, filtered, joined, parts, stored_columns
+from migrations.query.plan import (
+    RelationalPlan,
+    estimated,
+    extended,
+    filtered,
+    joined,
+    parts,
+    projected,
+    stored_columns,
+    united,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,29 @@ class Mark:
     at: int
 
 
-Source = Leaf | Inner | Left | Mark
+@dataclass(frozen=True, slots=True)
+class Full:
+    """FULL OUTER JOIN: ``left ⟕ right ∪ (NULLs, right ▷ left)``."""
+
+    left: Source
+    right: Source
+    conditions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The rows of ``left`` with further columns, which begin at the wide row's ``at``-th."""
+
+    left: Source
+    expressions: tuple[Expression, ...]
+    at: int
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(range(self.at, self.at + len(self.expressions)))
+
+
+Source = Leaf | Inner | Left | Mark | Full | Computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +118,12 @@ def columns_of(source: Source) -> frozenset[int]:
             return frozenset(range(offset, offset + plan.width))
         case Inner(children):
             return frozenset[int]().union(*(columns_of(child) for child in children))
-        case Left(left, right):
+        case Left(left, right) | Full(left, right):
             return columns_of(left) | columns_of(right)
         case Mark(left, at=at):
             return columns_of(left) | {at}
+        case Computed(left):
+            return columns_of(left).union(source.columns)
 
 
 def leaves_of(source: Source) -> list[Leaf]:
@@ -96,9 +131,9 @@ def leaves_of(source: Source) -> list[Leaf]:
     match source:
         case Inner(children):
             return [leaf for child in children for leaf in leaves_of(child)]
-        case Left(left, right):
+        case Left(left, right) | Full(left, right):
             return [*leaves_of(left), *leaves_of(right)]
-        case Mark(left):
+        case Mark(left) | Computed(left):
             return leaves_of(left)
         case Leaf():
             return [source]
@@ -115,7 +150,7 @@ def grafted(source: Source, old: Source, new: Source) -> Source:
             return Left(grafted(left, old, new), right, conditions)
         case Mark(left, right, conditions, at):
             return Mark(grafted(left, old, new), right, conditions, at)
-        case Leaf():
+        case Full() | Computed() | Leaf():
             return source
 
 
@@ -128,7 +163,7 @@ def reads_beside(source: Source, old: Source) -> frozenset[int]:
             left = children[0]
         case Left(left, _, conditions) | Mark(left, _, conditions):
             pass
-        case Leaf():
+        case Full() | Computed() | Leaf():
             return frozenset()
     return reads_beside(left, old).union(*map(positions, conditions))
 
@@ -140,8 +175,10 @@ def links_of(source: Source) -> list[Expression]:
             return [link for child in children for link in links_of(child)]
         case Left(left, right, conditions):
             return [*conditions, *links_of(left), *links_of(right)]
-        case Mark(left):
+        case Mark(left) | Computed(left):
             return links_of(left)
+        case Full(left, right):
+            return [*links_of(left), *links_of(right)]
         case Leaf():
             return []
 
@@ -155,8 +192,10 @@ def nullable_columns(source: Source) -> frozenset[int]:
             return frozenset[int]().union(*(nullable_columns(child) for child in children))
         case Left(left, right):
             return nullable_columns(left) | columns_of(right)
-        case Mark(left):
+        case Mark(left) | Computed(left):
             return nullable_columns(left)
+        case Full():
+            return columns_of(source)
 
 
 def simplified(source: Source, rejected: frozenset[int]) -> Source:
@@ -186,6 +225,14 @@ def simplified(source: Source, rejected: frozenset[int]) -> Source:
             return Left(simplified(left, rejected), simplified(right, rejected | inside), conditions)
         case Mark(left, right, conditions, at):
             return Mark(simplified(left, rejected), right, conditions, at)
+        case Computed(left, expressions, at):
+            return Computed(simplified(left, rejected), expressions, at)
+        case Full(left, right, conditions):
+            if rejected & columns_of(left):
+                return simplified(Left(left, right, conditions), rejected)
+            if rejected & columns_of(right):
+                return simplified(Left(right, left, conditions), rejected)
+            return Full(simplified(left, frozenset()), simplified(right, frozenset()), conditions)
 
 
 def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: Statistics | None = None) -> Arranged:
@@ -198,6 +245,15 @@ def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: S
             return _inner(children, [*own, *conditions], statistics)
         case Left() | Mark():
             return _optional(source, conditions, statistics)
+        case Full():
+            return _full(source, conditions, statistics)
+        case Computed(left, expressions):
+            above = [condition for condition in conditions if not positions(condition).isdisjoint(source.columns)]
+            below = arrange(left, [condition for condition in conditions if condition not in above], statistics)
+            made = [*below.plan.fields(), *map(below.put, expressions)]
+            titles = [*(column.name for column in below.plan.columns), *("computed" for _ in expressions)]
+            met = Arranged(projected(below.plan, made, titles), (*below.layout, *source.columns))
+            return Arranged(filtered(met.plan, list(map(met.put, above))), met.layout)
 
 
 def _inner(children: Sequence[Source], conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
@@ -364,6 +420,32 @@ def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics:
         plan = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, rest)
         met = Arranged(plan, both.layout)
     return Arranged(filtered(plan, [met.put(condition) for condition in above]), met.layout)
+
+
+def _full(source: Full, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+    """Both sides' rows stay: those of the left one by a left join, and those of the right one that a mark join with
+    the left one does not find."""
+    ours, theirs = columns_of(source.left), columns_of(source.right)
+    links: list[tuple[Expression, Expression]] = []
+    residual: list[Expression] = []
+    for condition in source.conditions:
+        link = link_of(condition, ours, theirs)
+        if link is not None and not _meets_again(link, links):
+            links.append(link)
+        else:
+            residual.append(condition)
+    left, right = arrange(source.left, (), statistics), arrange(source.right, (), statistics)
+    left, right, left_on, right_on = _keyed(left, right, links)
+    met = Arranged(left.plan, left.layout + right.layout)
+    swapped = Arranged(left.plan, right.layout + left.layout)
+    rest = conjunction(residual) if residual else None
+    mine = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, None if rest is None else met.put(rest))
+    found = joined(JoinKind.MARK, right.plan, left.plan, right_on, left_on, None if rest is None else swapped.put(rest))
+    alone = filtered(found, [call("not", found.field(right.plan.width))])
+    nothing = [Constant(None, column.type) for column in left.plan.columns]
+    titles = [column.name for column in mine.columns]
+    unmatched = projected(alone, [*nothing, *map(alone.field, range(right.plan.width))], titles)
+    return Arranged(filtered(united([mine, unmatched]), list(map(met.put, conditions))), met.layout)
 
 
 def _keyed(

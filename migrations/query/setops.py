@@ -23,7 +23,16 @@ from domains.language.functions import call, common_type
 from domains.language.functions.comparands import are_alike
 from domains.language.rewriting import fold
 from domains.language.types import BIGINT, Column, Kind, Row, SqlType
-from domains.plan.graph import AggregateCall, AggregateFunction
+from domains.plan.graph import (
+    AggregateCall,
+    AggregateFunction,
+    BoundKind,
+    Frame,
+    FrameBound,
+    Over,
+    WindowCall,
+    WindowFunction,
+)
 from migrations.parse.reading import exp
 from migrations.query.block import Plan
 from migrations.query.expressions.documents import sorting
@@ -66,10 +75,8 @@ def plan_set_operation(node: exp.SetOperation, context: QueryContext, plan: Plan
         if isinstance(step, exp.Union):
             run.append((branch, is_distinct))
             continue
-        name = type(step).__name__.upper()
-        if not is_distinct:
-            raise Unsupported(f"{name} ALL", hint=f"{name}, which takes equal rows for one")
-        relation, run = _counted(_united(relation, run), branch, is_difference=isinstance(step, exp.Except)), []
+        counted = _counted if is_distinct else _counted_copies
+        relation, run = counted(_united(relation, run), branch, is_difference=isinstance(step, exp.Except)), []
     return sorted_and_limited(_united(relation, run), node)
 
 
@@ -169,6 +176,22 @@ def _counted(left: Relation, right: Relation, *, is_difference: bool) -> Relatio
     plan = projected(filtered(counts, conditions), [counts.field(i) for i in row], names)
     outputs = tuple(Output(o.name, plan.field(i)) for i, o in enumerate(relation.outputs))
     return replace(relation, plan=plan, outputs=outputs)
+
+
+def _counted_copies(left: Relation, right: Relation, *, is_difference: bool) -> Relation:
+    """INTERSECT ALL or EXCEPT ALL: on both sides the copies of a row are numbered, ``ω_{row; n = ROW_NUMBER}``, and the
+    n-th copy of the left side meets the n-th of the right one."""
+    relation = _counted(*map(_numbered, _aligned([left, right])), is_difference=is_difference)
+    return replace(relation, outputs=relation.outputs[:-1])
+
+
+def _numbered(relation: Relation) -> Relation:
+    plan = relation.plan
+    frame = Frame(True, FrameBound(BoundKind.UNBOUNDED_PRECEDING), FrameBound(BoundKind.CURRENT_ROW))
+    number = WindowCall(WindowFunction.ROW_NUMBER, None, BIGINT, frame)
+    over = Over(tuple(range(plan.width)), (), (number,))
+    plan = RelationalPlan(over, (plan,), (*plan.columns, Column("copy", BIGINT)))
+    return replace(relation, plan=plan, outputs=(*relation.outputs, Output("copy", plan.field(plan.width - 1))))
 
 
 _NONE, _ONE = Constant(0, BIGINT), Constant(1, BIGINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
@@ -23,24 +23,27 @@ from migrations.query.expressions.parameters import (
 )
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.query.expressions.terms import conditions_of, positions
-from migrations.query.joins import Arranged, Inner, Leaf, Left, Source, arrange, columns_of, grafted, reads_beside
+from migrations.query.expressions.terms import conditions_of, conjunction, positions
+from migrations.query.joins import Arranged, Full, Inner, Leaf, Left, Source, arrange, columns_of, grafted, reads_beside
 from migrations.query.plan import RelationalPlan, projected
 from migrations.query.relation import Around, QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
+from migrations.query.sources.names import (
+    NamedSource,
+    alias_columns,
+    alias_of,
+    beside_each_other,
+    field_of,
+    is_comma,
+    merged_names,
+    refuse_same_alias,
+    write_out,
+)
 from migrations.query.stage import SelectStage, Wide, wide
-from migrations.query.subqueries import Subqueries
+from migrations.query.subqueries import Subqueries, linked, or_of_nothing
 
 Translate = Callable[[exp.Expr], Expression]
 Plan = Callable[[exp.Expr, QueryContext], Relation]
 """The planner of a whole query, handed down so that this file need not import what imports it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedSource:
-    """A source and the names that its columns have, in the order of ``*``."""
-
-    source: Source
-    bounds: tuple[Bound, ...]
 
 
 class FromClause:
@@ -64,20 +67,18 @@ class FromClause:
         """``first`` and what is joined to it. A comma binds looser than JOIN."""
         parts: list[NamedSource] = []
         current = self._item(first)
+        is_lateral = False
         for join in joins:
-            if _is_comma(join):
+            if is_comma(join) and isinstance(join.this, exp.Lateral):
+                current, parts, is_lateral = self._join(beside_each_other([*parts, current]), join), [], True
+            elif is_comma(join):
                 parts.append(current)
                 current = self._item(join.this)
+            elif is_lateral and join.side == "RIGHT":
+                raise Unsupported("RIGHT JOIN behind a comma and LATERAL", hint="write the comma as CROSS JOIN")
             else:
                 current = self._join(current, join)
-        parts.append(current)
-        for at, part in enumerate(parts):
-            for earlier in parts[:at]:
-                _refuse_same_alias(earlier, part)
-        if len(parts) == 1:
-            return current
-        bounds = tuple(bound for part in parts for bound in part.bounds)
-        return NamedSource(Inner(tuple(part.source for part in parts)), bounds)
+        return beside_each_other([*parts, current])
 
     # --- one source --------------------------------------------------------------------------------------------
 
@@ -92,13 +93,16 @@ class FromClause:
             if not node.alias:
                 raise SqlError("every derived table must have an alias of its own")
             relation = self._plan(_without_alias(node), self._context.inside(self._context.outer))
-            return self._with_own_joins(node, self._leaf(relation, node.alias, _alias_columns(node)))
-        if isinstance(node, exp.Lateral):
-            raise Unsupported("LATERAL", hint="join with a derived table that does not read the other tables")
+            return self._with_own_joins(node, self._leaf(relation, node.alias, alias_columns(node)))
+        if isinstance(node, exp.Lateral):  # Nothing stands before it.
+            relation = self._plan(_without_alias(node.this), self._context.inside(self._context.outer))
+            return self._leaf(relation, alias_of(node), alias_columns(node))
         raise Unsupported(f"{type(node).__name__.upper()} in FROM")
 
     def _with_own_joins(self, node: exp.Expr, item: NamedSource) -> NamedSource:
         for join in node.args.get("joins") or ():
+            if isinstance(join.this, exp.Lateral):
+                raise Unsupported("LATERAL in a join in parentheses", hint="write the join without them")
             item = self._join(item, join)
         return item
 
@@ -108,7 +112,7 @@ class FromClause:
         if not isinstance(node.this, exp.Identifier):
             raise Unsupported("table functions in FROM")
         alias = node.alias or node.name
-        return self._leaf(self.relation(node), alias, _alias_columns(node))
+        return self._leaf(self.relation(node), alias, alias_columns(node))
 
     def relation(self, node: exp.Table) -> Relation:
         """The CTE, table or view that a name in FROM means."""
@@ -144,23 +148,25 @@ class FromClause:
 
     def _join(self, left: NamedSource, join: exp.Join) -> NamedSource:
         side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
-        if side == "FULL":
-            raise Unsupported("FULL JOIN", hint="UNION ALL a LEFT JOIN and the rows of the right side without a match")
         method = str(join.method or "").upper()
-        if side not in ("", "LEFT", "RIGHT") or kind not in _INNER or method not in _METHODS:
+        if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in _INNER or method not in _METHODS:
             name = " ".join(word for word in (method, side, kind) if word)
             raise Unsupported(f"{name} JOIN", hint="use IN or NOT IN (SELECT …)" if kind in ("SEMI", "ANTI") else None)
+        if isinstance(join.this, exp.Lateral):
+            return self._lateral(left, join.this, join, side)
         right = self._item(join.this)
-        _refuse_same_alias(left, right)
+        refuse_same_alias(left, right)
         shared = self._shared_names(left, right, join)
-        bounds = _merged(left, right, shared, side)
+        bounds = merged_names(left, right, shared, side)
         if shared:
-            conditions: list[Expression] = [call("eq", _field(left, n), _field(right, n)) for n in shared]
+            conditions: list[Expression] = [call("eq", field_of(left, n), field_of(right, n)) for n in shared]
         else:
             outer = None if self._context.outer is None else self._context.outer.resolve
             scope = Scope((*left.bounds, *right.bounds), outer)
             conditions = self._on(join, scope, bool(side))
             asking = [part for part in conjuncts(join.args.get("on") or exp.true()) if has_query(part)]
+            if asking and side == "FULL":
+                raise Unsupported("a subquery in the ON of a FULL OUTER JOIN", hint="join with a derived table")
             if asking and side:
                 left, right, more = self._beside(left, right, asking, scope, side)
                 conditions += more
@@ -168,11 +174,66 @@ class FromClause:
                 return NamedSource(
                     self._restricted(Inner((left.source, right.source), tuple(conditions)), asking, scope), bounds
                 )
+        if side == "FULL":
+            return self._full(left, right, conditions, shared)
         if side == "LEFT":
             return NamedSource(Left(left.source, right.source, tuple(conditions)), bounds)
         if side == "RIGHT":
             return NamedSource(Left(right.source, left.source, tuple(conditions)), bounds)
         return NamedSource(Inner((left.source, right.source), tuple(conditions)), bounds)
+
+    def _full(
+        self, left: NamedSource, right: NamedSource, conditions: Sequence[Expression], shared: Sequence[str]
+    ) -> NamedSource:
+        """A column that both sides share is that of the side that is there."""
+        both: Source = Full(left.source, right.source, tuple(conditions))
+        if not shared:
+            return NamedSource(both, (*left.bounds, *right.bounds))
+        merged = [call("coalesce", field_of(left, name), field_of(right, name)) for name in shared]
+        both, columns = self._stage.computed(both, merged)
+        names = {name.lower() for name in shared}
+        sides = [replace(b, merged=True) if b.name.lower() in names else b for b in (*left.bounds, *right.bounds)]
+        return NamedSource(both, (*(Bound("", n, c) for n, c in zip(shared, columns, strict=True)), *sides))
+
+    def _lateral(self, left: NamedSource, node: exp.Lateral, join: exp.Join, side: str) -> NamedSource:
+        """A derived table that reads the rows to its left, with which it is joined by what it reads of them.
+
+        An aggregate without GROUP BY has a row for each of them, also where nothing is below it; so it stands beside
+        them by a left join, with what it is of nothing computed.
+        """
+        if side in ("RIGHT", "FULL"):
+            raise Unsupported(f"{side} JOIN of LATERAL", hint="its rows are made of those to its left: LEFT JOIN")
+        if any(has_query(part) for part in conjuncts(join.args.get("on") or exp.true())):
+            raise Unsupported("a subquery in the ON of LATERAL", hint="put it into the WHERE of the LATERAL")
+        outer, alias = None if self._context.outer is None else self._context.outer.resolve, alias_of(node)
+        around = self._around(Scope(left.bounds, outer), lambda field, _: field, (left.source,))
+        relation = self._plan(_without_alias(node.this), self._context.inside(around))
+        relation = plain(bounded(named_columns(relation, alias_columns(node), alias)))
+        subqueries = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
+        self._stage.source = left.source
+        counts = relation.empty is not None and any(c.slot.outer is not None for c in relation.carried)
+        relation, links = subqueries.parted(relation, optional=counts or side == "LEFT")
+        leaf = self._stage.leaf(replace(relation, empty=None) if counts else relation)
+        source, self._stage.source = self._stage.source, None
+        fields = [wide(leaf, column) for column in _places(relation)]
+        conditions = linked(leaf, links)
+        if counts:
+            values = [or_of_nothing(leaf, links, relation, at) for at in range(len(fields))]
+            source, fields = self._stage.computed(Left(source, leaf, tuple(conditions)), values)
+        right = NamedSource(leaf, tuple(Bound(alias, o.name, f) for o, f in zip(relation.outputs, fields, strict=True)))
+        refuse_same_alias(left, right)
+        shared = self._shared_names(left, right, join)
+        more: list[Expression] = [call("eq", field_of(left, n), field_of(right, n)) for n in shared]
+        more += self._on(join, Scope((*left.bounds, *right.bounds), outer), bool(side))
+        if not counts:
+            made = Left(source, leaf, (*conditions, *more)) if side else Inner((source, leaf), (*conditions, *more))
+            return NamedSource(made, merged_names(left, right, shared, side))
+        if side and more:
+            met = [call("case", conjunction(more), field) for field in fields]
+            source, fields = self._stage.computed(source, met)
+            right = replace(right, bounds=tuple(replace(b, field=f) for b, f in zip(right.bounds, fields, strict=True)))
+            more = []
+        return NamedSource(Inner((source,), tuple(more)) if more else source, merged_names(left, right, shared, side))
 
     def _shared_names(self, left: NamedSource, right: NamedSource, join: exp.Join) -> list[str]:
         using = join.args.get("using")
@@ -182,13 +243,13 @@ class FromClause:
             return []
         theirs = {bound.name.lower() for bound in right.bounds if not bound.merged}
         shared = list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
-        self._context.edits.append(lambda: _write_out(join, shared))
+        self._context.edits.append(lambda: write_out(join, shared))
         return shared
 
     def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
         condition = join.args.get("on")
         if condition is None:
-            if outer:
+            if outer and not join.args.get("using") and str(join.method or "").upper() != "NATURAL":
                 raise SqlError("an outer join needs ON or USING")
             return []
 
@@ -269,6 +330,13 @@ class FromClause:
             read.add(field.position)
             return field
 
+        around = self._around(scope, column, sides)
+        made = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
+        return made, read
+
+    def _around(self, scope: Scope, column: Callable[[Field, str], Expression], sides: Sequence[Source]) -> Around:
+        """This query as a subquery of its FROM sees it."""
+
         def rows(places: Sequence[int]) -> RelationalPlan:
             if not sides:
                 return rows_of(self._stage, places, self._context)
@@ -279,9 +347,7 @@ class FromClause:
 
         further = self._context.outer
         level = 0 if further is None else further.level + 1
-        around = Around(level, scope, column, rows, further)
-        made = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
-        return made, read
+        return Around(level, scope, column, rows, further)
 
     def _translation(self, scope: Scope, subqueries: Subqueries) -> Translate:
         def translate(node: exp.Expr) -> Expression:
@@ -292,6 +358,10 @@ class FromClause:
             return found
 
         return translate
+
+
+def _places(relation: Relation) -> list[int]:
+    return [o.expression.position for o in relation.outputs if isinstance(o.expression, Field)]
 
 
 def _reads_both() -> Unsupported:
@@ -375,49 +445,3 @@ _METHODS = ("", "NATURAL")
 def _without_alias(node: exp.Subquery) -> exp.Expr:
     modifiers = [key for key in ("order", "limit", "offset", "with_") if node.args.get(key) is not None]
     return node if modifiers else node.this
-
-
-def _alias_columns(node: exp.Expr) -> list[str]:
-    alias = node.args.get("alias")
-    return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
-
-
-def _is_comma(join: exp.Join) -> bool:
-    plain_join = not (join.side or join.kind or join.method)
-    return plain_join and join.args.get("on") is None and not join.args.get("using")
-
-
-def _refuse_same_alias(left: NamedSource, right: NamedSource) -> None:
-    taken = {bound.table.lower() for bound in left.bounds}
-    for bound in right.bounds:
-        if bound.table.lower() in taken:
-            raise SqlError(f'the table name "{bound.table}" is not unique', hint="give one of them an alias")
-
-
-def _field(side: NamedSource, name: str) -> Field:
-    found = Scope(side.bounds).find(name)
-    if found is None:
-        raise unknown("column", name, (bound.name for bound in side.bounds))
-    return found
-
-
-def _write_out(join: exp.Join, shared: Sequence[str]) -> None:
-    """NATURAL JOIN as the JOIN … USING (or CROSS JOIN) that it is today."""
-    join.set("method", None)
-    if shared:
-        join.set("using", [exp.to_identifier(name, quoted=True) for name in shared])
-    elif join.side:
-        join.set("on", exp.true())
-
-
-def _merged(left: NamedSource, right: NamedSource, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
-    """The names after a join: in ``*`` a USING column counts once and comes first, then what else the side has that is
-    kept."""
-    if not shared:
-        return (*left.bounds, *right.bounds)
-    names = {name.lower() for name in shared}
-    kept, other = (right, left) if side == "RIGHT" else (left, right)
-    first = tuple(b for b in kept.bounds if b.name.lower() in names)
-    hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
-    rest = tuple(b for b in (*kept.bounds, *other.bounds) if b.name.lower() not in names)
-    return (*first, *hidden, *rest)

@@ -20,6 +20,7 @@ from migrations.query.expressions.late import parameter_call
 from migrations.query.expressions.terms import is_satisfied, moved, null_rejected, positions
 from migrations.query.joins import (
     Arranged,
+    Computed,
     Inner,
     Leaf,
     Left,
@@ -109,6 +110,13 @@ class SelectStage:
         self.width += 1
         self.source = Mark(self.source, leaf, tuple(conditions), at)
         return Field(at, BOOL)
+
+    def computed(self, source: Source, expressions: Sequence[Expression]) -> tuple[Source, list[Field]]:
+        """A source with further columns, and these."""
+        at = self.width
+        self.width += len(expressions)
+        fields = [Field(at + number, e.type) for number, e in enumerate(expressions)]
+        return Computed(source, tuple(expressions), at), fields
 
     def merge_parameters(self) -> None:
         """One value that is compared with two columns is one parameter, and the columns are equal."""

@@ -117,13 +117,16 @@ class Subqueries:
         relation = self._read(query, Asked.MEMBERS)
         left = self._left(row, relation, translate)
         if relation.linked:
+            left = [self._correlations.put(x, self._stage) for x in left]
             self._stage.conditions.append(self._marked(relation, self._pairs("eq", left)))
             return
         relation = self._members(left, relation)
-        relation, links = self._parted(relation, optional=False)
+        relation, links = self.parted(relation, optional=False)
         leaf = self._stage.leaf(relation)
         equal = [call("eq", x, wide(leaf, _position(o))) for x, o in zip(left, relation.outputs, strict=True)]
-        self._stage.cross(leaf, [*_linked(leaf, links), *equal])
+        correlated = [each for each in equal if outer_columns(each)]
+        self._stage.conditions += correlated
+        self._stage.cross(leaf, [*linked(leaf, links), *(each for each in equal if each not in correlated)])
 
     def _keep_if_any(self, node: exp.Exists) -> None:
         relation = self._read(node.this, Asked.EXISTENCE)
@@ -139,9 +142,9 @@ class Subqueries:
         if relation.empty is not None:
             _refuse_parameters(relation, "EXISTS of an aggregate without GROUP BY")
             return  # It always has a row.
-        relation, links = self._parted(_keyed(relation), optional=False)
+        relation, links = self.parted(_keyed(relation), optional=False)
         leaf = self._stage.leaf(relation)
-        self._stage.cross(leaf, _linked(leaf, links))
+        self._stage.cross(leaf, linked(leaf, links))
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class Subqueries:
         width = len(row.expressions) if isinstance(row, exp.Tuple) else 1
         relation = self._read(query, Asked.ROWS if width == 1 else Asked.MEMBERS)
         _refuse_parameters(relation, "NOT IN, or IN outside of a WHERE's ANDs")
-        left = self._left(row, relation, translate)
+        left = [self._correlations.put(x, self._stage) for x in self._left(row, relation, translate)]
         if width > 1:
             found = self._marked(relation, self._pairs("eq", left))
             possible = self._marked(relation, lambda leaf, outputs: [_not_unequal(left, outputs)])
@@ -160,11 +163,11 @@ class Subqueries:
         leaf, links = self._beside(_summarised(facts, [(_COUNT_ROWS, "rows"), (column, "values")], _facts))
         is_empty = call("is_null", wide(leaf, links[0][0])) if links else wide(leaf, 0)
         unknown = call("or", call("is_null", left[0]), call("not", wide(leaf, _outputs(leaf, links) + 1)))
-        members, links = self._parted(self._members(left, relation), optional=True)
+        members, links = self.parted(self._members(left, relation), optional=True)
         at = _position(members.outputs[0])
         leaf = self._stage.leaf(members)
         y = wide(leaf, at)
-        self._stage.match(leaf, [*_linked(leaf, links), call("eq", left[0], y)])
+        self._stage.match(leaf, [*linked(leaf, links), call("eq", left[0], y)])
         found = call("is_not_null", y)
         return call("case", found, truth(True), is_empty, truth(False), unknown, NOTHING, truth(False))
 
@@ -209,7 +212,7 @@ class Subqueries:
         if is_correlated:
             _refuse_parameters(relation, "a correlated subquery as a value")
         leaf, links = self._beside(relation)
-        values = [_or_of_nothing(leaf, links, relation, at) for at in range(len(relation.outputs))]
+        values = [or_of_nothing(leaf, links, relation, at) for at in range(len(relation.outputs))]
         if doubtful:
             self._doubt(values.pop())
         return values
@@ -246,7 +249,7 @@ class Subqueries:
         _refuse_parameters(relation, f"a comparison with {'ANY' if is_any else 'ALL'}")
         if isinstance(left, exp.Tuple):
             raise Unsupported("rows compared with ANY or ALL", hint="compare column by column in an EXISTS")
-        (x,) = self._left(left, relation, translate)
+        (x,) = (self._correlations.put(x, self._stage) for x in self._left(left, relation, translate))
         if not are_alike(x.type, relation.outputs[0].expression.type):
             raise Unsupported(
                 f"a comparison of {x.type} with {'ANY' if is_any else 'ALL'} of {relation.outputs[0].expression.type}",
@@ -281,13 +284,7 @@ class Subqueries:
         left = row.expressions if isinstance(row, exp.Tuple) else [row]
         if len(left) != len(relation.outputs):
             raise SqlError(f"IN compares {len(left)} columns with the {len(relation.outputs)} of its subquery")
-        values = [translate(x) for x in left]
-        if any(map(outer_columns, values)):
-            raise Unsupported(
-                "a column of the query around on the left side of IN, ANY or ALL in a subquery",
-                hint="write EXISTS, with the column compared in its WHERE",
-            )
-        return values
+        return list(map(translate, left))
 
     def _members(self, left: Sequence[Expression], relation: Relation) -> Relation:
         """δ of the subquery.
@@ -300,7 +297,7 @@ class Subqueries:
             relation = replace(relation, outputs=tuple(compared))
         return plain(deduplicated(relation))
 
-    def _parted(self, relation: Relation, *, optional: bool) -> tuple[Relation, Links]:
+    def parted(self, relation: Relation, *, optional: bool) -> tuple[Relation, Links]:
         """What the relation carries of this row, as links. ``optional``: its rows may be missing, so that what it
         carries of rows further out is linked with columns of this row too."""
         links: Links = []
@@ -317,12 +314,12 @@ class Subqueries:
 
     def _beside(self, relation: Relation) -> tuple[Leaf, Links]:
         """Join a relation of at most one row for what it carries, and of exactly one if that is nothing."""
-        relation, links = self._parted(relation, optional=True)
+        relation, links = self.parted(relation, optional=True)
         if links:
             relation = replace(relation, empty=None)
         leaf = self._stage.leaf(relation)
         if links:
-            self._stage.match(leaf, _linked(leaf, links))
+            self._stage.match(leaf, linked(leaf, links))
         else:
             self._stage.cross(leaf)
         return leaf, links
@@ -335,12 +332,12 @@ class Subqueries:
         _refuse_parameters(relation, "EXISTS or IN with a condition that is no equality of a column")
         if self._stage.source is None:
             raise Unsupported("this comparison with a subquery in a SELECT without FROM")
-        relation, links = self._parted(relation, optional=True)
+        relation, links = self.parted(relation, optional=True)
         leaf = self._stage.leaf(replace(relation, uniques=(), key=()))
         here = [inward(_shifted(e, leaf), self._around.level) for e in relation.linked]
         if conditions is not None:
             here += conditions(leaf, [_shifted(o.expression, leaf) for o in relation.outputs])
-        return self._stage.mark(leaf, [*_linked(leaf, links), *here])
+        return self._stage.mark(leaf, [*linked(leaf, links), *here])
 
 
 Conditions = Callable[[Leaf, Sequence[Expression]], list[Expression]]
@@ -365,7 +362,7 @@ def _shifted(e: Expression, leaf: Leaf) -> Expression:
     return moved(e, lambda place: leaf.offset + place)
 
 
-def _linked(leaf: Leaf, links: Links) -> list[Expression]:
+def linked(leaf: Leaf, links: Links) -> list[Expression]:
     return [call("eq", outer, wide(leaf, column)) for column, outer in links]
 
 
@@ -440,7 +437,7 @@ def _is_positive(counts: Sequence[Expression]) -> list[tuple[str, Expression]]:
     return [("exists", call("gt", counts[0], Constant(0, BIGINT)))]
 
 
-def _or_of_nothing(leaf: Leaf, links: Links, relation: Relation, at: int) -> Expression:
+def or_of_nothing(leaf: Leaf, links: Links, relation: Relation, at: int) -> Expression:
     """An output of a relation that was joined; where it has no row, what it is of nothing."""
     field = wide(leaf, _position(relation.outputs[at]))
     nothing = None if relation.empty is None else relation.empty[at]

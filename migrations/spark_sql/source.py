@@ -178,9 +178,9 @@ class FromClauseWriter:
             on: list[Expression] = [call("eq", _field(left, name), _field(right, name)) for name in shared]
         else:
             on = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
-        word = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "": "INNER JOIN"}.get(side)
-        if word is None:
-            raise Unsupported(f"{side} JOIN, which the judge does not know")
+        if side == "FULL" and shared:
+            raise Unsupported("FULL OUTER JOIN with USING, which the judge does not know")
+        word = f"{side or 'INNER'} JOIN"
         return NamedQuery(f"({left.text} {word} {right.text} ON {self._names.all_true(on)})", bounds)
 
     def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:

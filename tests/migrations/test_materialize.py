@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domains.plan.graph import Aggregate, Base, DomainIndex, Ingress, Materialization, Node, Project, Union
+from domains.plan.graph import Aggregate, Base, DomainIndex, Ingress, Materialization, Node, Project, TopK, Union
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import RecipeEntry
@@ -89,6 +89,22 @@ def test_correlation_by_equality_leaves_no_full_node_and_no_distinct_of_the_oute
     tables = [operator.table for node in grouped if isinstance(operator := nodes[node.parents[0]].operator, Base)]
     assert sorted(tables) == ["comments", "comments", "votes"]
     assert all(node.materialization is Materialization.PARTIAL for node in grouped)
+
+
+LATERAL = """
+CREATE EXT VIEW page AS SELECT s.id, x.author, y.n FROM stories s
+JOIN LATERAL (SELECT c.author, c.id FROM comments c WHERE c.story = s.id ORDER BY c.id DESC LIMIT 3) AS x ON TRUE
+LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM votes v WHERE v.comment = s.id) AS y ON TRUE WHERE s.id = ?;
+"""
+
+
+def test_lateral_by_equality_leaves_no_full_node_and_no_distinct_of_the_rows_to_its_left() -> None:
+    nodes = planned(LATERAL)
+    assert not [node for node in nodes if node.materialization is Materialization.FULL]
+    grouped = [node.operator for node in nodes if isinstance(node.operator, Aggregate)]
+    assert [len(operator.calls) for operator in grouped] == [1], "the count of votes, and no DISTINCT"
+    (top,) = [node for node in nodes if isinstance(node.operator, TopK)]
+    assert top.materialization is Materialization.PARTIAL
 
 
 MARKED = """

@@ -40,7 +40,6 @@ UNSUPPORTED = {
     "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
     "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
     "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
-    "SELECT s.id FROM stories s WHERE EXISTS (SELECT 1 FROM users WHERE s.id IN (SELECT id FROM users))": "side of IN",
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
     "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
     "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
@@ -73,12 +72,20 @@ UNSUPPORTED = {
     "SELECT author FROM stories WHERE author IN (?) GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories GROUP BY author, author WITH ROLLUP": "ROLLUP by the same expression twice",
     "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
-    "SELECT id FROM stories INTERSECT ALL SELECT id FROM users": "INTERSECT ALL",
     "SELECT id FROM stories WHERE id IN (?) EXCEPT SELECT id FROM users WHERE boss IN (?)": "UNION whose branches",
     "SELECT title FROM stories WHERE id IN (:x) EXCEPT SELECT name FROM users WHERE id IN (:x)": "below EXCEPT",
     "SELECT STR_TO_DATE(title, '%H:%i') FROM stories": "time of day",
     "SELECT STR_TO_DATE(title, '%X %V %W') FROM stories": 'by "%V"',
-    "SELECT s.id FROM stories s, LATERAL (SELECT 1) x": "LATERAL",
+    "SELECT s.id FROM stories s RIGHT JOIN LATERAL (SELECT s.id AS n FROM users) x ON TRUE": "RIGHT JOIN of LATERAL",
+    "SELECT s.id FROM stories s, LATERAL (SELECT s.id AS n FROM users) x RIGHT JOIN users ON TRUE": "behind a comma",
+    "SELECT s.id FROM stories s JOIN (users u JOIN LATERAL (SELECT u.id AS n FROM votes) x ON TRUE) ON TRUE": (
+        "LATERAL in a join in parentheses"
+    ),
+    "SELECT s.id FROM stories s JOIN LATERAL (SELECT s.id AS n FROM users) x ON EXISTS (SELECT 1 FROM tags)": (
+        "a subquery in the ON of LATERAL"
+    ),
+    "SELECT s.id FROM stories s FULL OUTER JOIN users u ON EXISTS (SELECT 1 FROM tags)": "ON of a FULL",
+    "SELECT s.id FROM stories s FULL OUTER JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
     "SELECT id FROM other.stories": "database names",
     "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
     "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x": "several rows",
