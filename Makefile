@@ -59,6 +59,9 @@ format: $(INSTALLED)  ## bring the code into ruff's form
 fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
 	@$(BIN)/python -m tests.campaign --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
+fuzz-nested: $(INSTALLED)  ## nested SELECTs beside MariaDB (which has to be installed) and DuckDB; SECONDS=60 SEED=1
+	@$(BIN)/python -m tests.campaign.beside --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
 	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),2) $(if $(SEED),--seed $(SEED))
 
@@ -108,4 +111,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz simulate damage hostile crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
+.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested simulate damage hostile crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean

@@ -279,7 +279,8 @@ class Planned:
             return
         except StopIteration as made:
             whole = made.value
-            if whole is not None and whole.planned.finish is None and whole.plan.reader.key:
+            kept = whole is not None and whole.ad_hoc.reusable and whole.planned.finish is None
+            if whole is not None and kept and whole.plan.reader.key:
                 plans.known_shapes.keep(sql, None, whole)
                 self._compare_recognised(plans, other)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import threading
+from random import Random
 
 import pytest
 
+from migrations.parse.reading import parse_select
 from migrations.statements.adhoc import recognising
 from tests.campaign.cases import case_of
 from tests.campaign.evaluated import Evaluated
 from tests.campaign.execution import Execution, Finding
 from tests.campaign.judge import Judge
 from tests.campaign.kinds import INT
+from tests.campaign.nested import Nester
 from tests.campaign.run import Campaign, TooLong, time_limit
 from tests.campaign.schema import Column, Table
 from tests.campaign.shrink import Recipe, Shrinker, parse_recipe
@@ -159,3 +162,17 @@ def test_a_case_that_waits_for_ever_is_stopped() -> None:
 
     with pytest.raises(TooLong):
         wait()
+
+
+def test_nested_queries_have_every_construct() -> None:
+    nester, wholes = Nester(Random(5)), list[str]()
+    for _ in range(300):
+        query = nester.query()
+        wholes.append(query.whole)
+        parse_select(query.whole)
+        parse_select(query.of("?"))
+    drawn = " ".join(wholes)
+    words = (
+        "LATERAL|FULL OUTER JOIN|RIGHT JOIN|WITH ROLLUP|OVER (|EXISTS (|NOT IN (|ANY (|ALL (|INTERSECT ALL|EXCEPT ALL"
+    )
+    assert not [word for word in words.split("|") if word not in drawn]

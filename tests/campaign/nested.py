@@ -1,0 +1,195 @@
+"""Random SELECTs that nest: subqueries in every clause, LATERAL, windows, ROLLUP, set operations, joins of each kind.
+
+All columns are small integers with NULLs, so that one text means the same to every judge. A query is asked as a full
+view, as a view by one of its columns, and without a view (``beside.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+TABLES = {"p": ("id", "a", "b"), "q": ("id", "a", "b"), "r": ("a", "b")}
+"""The last one is a bag."""
+COMPARISONS = ("=", "=", "=", "<>", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A query of so many columns; ``by``: the column that a view of it is asked by."""
+
+    before: str
+    """Up to its WHERE, and that; another AND may follow."""
+    behind: str
+    by: str
+
+    @property
+    def whole(self) -> str:
+        return self.before + self.behind
+
+    def of(self, value: str) -> str:
+        return f"{self.before} AND {self.by} = {value}{self.behind}"
+
+    @property
+    def is_beyond_mariadb(self) -> bool:
+        return "LATERAL" in self.whole or "FULL OUTER" in self.whole
+
+    @property
+    def is_beyond_duckdb(self) -> bool:
+        return "WITH ROLLUP" in self.whole
+
+
+Columns = list[str]
+
+
+class Nester:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self._aliases = 0
+
+    def query(self) -> Nested:
+        self._aliases = 0
+        return self._block(self.random.randint(1, 3), self.random.randint(1, 3), [])
+
+    # --- a block ------------------------------------------------------------------------------------------------
+
+    def _block(self, depth: int, width: int, outer: Columns) -> Nested:
+        """A SELECT of ``width`` columns; ``outer`` are the columns of queries around that it may read."""
+        random = self.random
+        source, columns = self._from(depth, outer)
+        seen = [*columns, *outer] if random.random() < 0.6 else columns
+        conditions = [self._condition(depth, columns, seen) for _ in range(random.choice((0, 1, 1, 2)))]
+        where = f" WHERE {' AND '.join(conditions) if conditions else '1 = 1'}"
+        shape = random.random()
+        if shape < 0.3:
+            items, behind = self._grouped(depth, width, columns, outer)
+        elif shape < 0.45:
+            items, behind = [self._window(columns) if i == 0 else random.choice(columns) for i in range(width)], ""
+        else:
+            items, behind = [self._value(depth, columns, outer) for _ in range(width)], ""
+        shown = ", ".join(f"{item} AS c{i}" for i, item in enumerate(items))
+        distinct = "DISTINCT " if random.random() < 0.15 and "ROLLUP" not in behind else ""  # MariaDB errs there.
+        if random.random() < 0.12 and "ROLLUP" not in behind:
+            behind += f" ORDER BY {', '.join(str(i + 1) for i in range(width))} LIMIT {random.randint(1, 3)}"
+        return Nested(f"SELECT {distinct}{shown} FROM {source}{where}", behind, random.choice(columns))
+
+    def _subquery(self, depth: int, width: int, outer: Columns) -> str:
+        if self.random.random() < 0.15:
+            word = self.random.choice(("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+            sides = (self._block(depth - 1, width, []) for _ in range(2))
+            return f" {word} ".join(f"({side.whole})" if " LIMIT " in side.behind else side.whole for side in sides)
+        return self._block(depth - 1, width, outer).whole
+
+    def _grouped(self, depth: int, width: int, columns: Columns, outer: Columns) -> tuple[Columns, str]:
+        random = self.random
+        groups = random.sample(columns, min(len(columns), random.choice((0, 1, 1, 2))))
+        aggregates = [self._aggregate(columns) for _ in range(width)]
+        if not groups:
+            return aggregates, ""
+        # Each group once: of a second time MariaDB does not say NULL where ROLLUP leaves it out.
+        left = list(groups)
+        items = [left.pop() if left and random.random() < 0.6 else aggregate for aggregate in aggregates]
+        rolled = " WITH ROLLUP" if random.random() < 0.15 and not outer else ""
+        having = f" HAVING {self._aggregate(columns)} {random.choice(COMPARISONS)} {random.randint(0, 3)}"
+        return items, f" GROUP BY {', '.join(groups)}{rolled}" + (having if random.random() < 0.4 else "")
+
+    def _aggregate(self, columns: Columns) -> str:
+        column = self.random.choice(columns)
+        kinds = ("COUNT(*)", "COUNT({})", "SUM({})", "MIN({})", "MAX({})", "COUNT(DISTINCT {})", "BIT_OR({})")
+        return self.random.choice(kinds[:-1]).format(column)
+
+    def _window(self, columns: Columns) -> str:
+        random = self.random
+        function = random.choice(("RANK()", "DENSE_RANK()", "COUNT(*)", "SUM({})", "MIN({})", "MAX({})", "COUNT({})"))
+        column, by, order = (random.choice(columns) for _ in range(3))
+        partition = f"PARTITION BY {by}" if random.random() < 0.7 else ""
+        ordered = f" ORDER BY {order}{random.choice(('', ' DESC'))}"
+        over = partition + (ordered if "RANK" in function or random.random() < 0.5 else "")
+        return f"{function.format(column)} OVER ({over})"
+
+    # --- FROM ---------------------------------------------------------------------------------------------------
+
+    def _alias(self) -> str:
+        self._aliases += 1
+        return f"t{self._aliases}"
+
+    def _source(self, depth: int) -> tuple[str, Columns]:
+        alias = self._alias()
+        if depth > 1 and self.random.random() < 0.2:
+            width = self.random.randint(1, 2)
+            text = self._subquery(depth, width, [])
+            return f"({text}) {alias}", [f"{alias}.c{i}" for i in range(width)]
+        table = self.random.choice(list(TABLES))
+        return f"{table} {alias}", [f"{alias}.{column}" for column in TABLES[table]]
+
+    def _from(self, depth: int, outer: Columns) -> tuple[str, Columns]:
+        random = self.random
+        text, columns = self._source(depth)
+        for _ in range(random.choice((0, 0, 1, 1, 2)) if depth > 0 else 0):
+            if random.random() < 0.25:
+                text, columns = self._lateral(depth, text, columns)
+                continue
+            other, more = self._source(depth)
+            kind = random.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "CROSS JOIN"))
+            on = f"{random.choice(columns)} = {random.choice(more)}"
+            if random.random() < 0.25 and kind != "FULL OUTER JOIN":
+                on += f" AND {random.choice(columns)} {random.choice(COMPARISONS)} {random.choice(more)}"
+            text += f" {kind} {other}" + ("" if kind == "CROSS JOIN" else f" ON {on}")
+            columns = [*columns, *more]
+        return text, columns
+
+    def _lateral(self, depth: int, text: str, columns: Columns) -> tuple[str, Columns]:
+        random, alias, width = self.random, self._alias(), self.random.randint(1, 2)
+        block = self._block(depth - 1, width, columns)
+        inner = block.whole
+        if " LIMIT " not in block.behind and "GROUP" not in block.behind:
+            inner = block.of(random.choice(columns))  # It reads at least one.
+        kind = random.choice(("JOIN", "LEFT JOIN", "CROSS JOIN"))
+        on = random.choice(("1 = 1", f"{alias}.c0 {random.choice(COMPARISONS)} {random.randint(0, 3)}"))
+        on = "" if kind == "CROSS JOIN" else f" ON {on}"
+        return f"{text} {kind} LATERAL ({inner}) {alias}{on}", [*columns, *(f"{alias}.c{i}" for i in range(width))]
+
+    # --- expressions --------------------------------------------------------------------------------------------
+
+    def _value(self, depth: int, columns: Columns, outer: Columns) -> str:
+        random = self.random
+        if depth > 0 and random.random() < 0.15:
+            return self._scalar(depth, columns)
+        if random.random() < 0.1:
+            return f"COALESCE({random.choice(columns)}, {random.randint(0, 3)})"
+        if outer and random.random() < 0.1:
+            return random.choice(outer)
+        return random.choice(columns)
+
+    def _scalar(self, depth: int, outer: Columns) -> str:
+        """One row in any case: an aggregate without GROUP BY, or the first row."""
+        source, columns = self._from(depth - 1, outer)
+        condition = self._condition(depth - 1, columns, [*columns, *outer])
+        if self.random.random() < 0.25:
+            first = self.random.choice(columns)
+            return f"(SELECT {first} FROM {source} WHERE {condition} ORDER BY 1 LIMIT 1)"
+        return f"(SELECT {self._aggregate(columns)} FROM {source} WHERE {condition})"
+
+    def _condition(self, depth: int, columns: Columns, seen: Columns) -> str:
+        random, column = self.random, self.random.choice(columns)
+        draw = random.random()
+        if depth < 1 or draw < 0.35:
+            other = random.choice((random.choice(seen), str(random.randint(0, 3))))
+            return f"{column} {random.choice(COMPARISONS)} {other}"
+        if draw < 0.42:
+            return f"{column} IS {random.choice(('', 'NOT '))}NULL"
+        if draw < 0.5:
+            left, right = (self._condition(depth - 1, columns, seen) for _ in range(2))
+            return f"({left} {random.choice(('OR', 'AND'))} {right})"
+        if draw < 0.54:
+            return f"NOT ({column} {random.choice(COMPARISONS)} {random.choice(seen)})"
+        negated = random.choice(("", "", "NOT "))
+        if draw < 0.7:
+            left = random.choice(seen)
+            return f"{left} {negated}IN ({self._subquery(depth, 1, seen)})"
+        if draw < 0.85:
+            return f"{negated}EXISTS ({self._subquery(depth, 1, seen)})"
+        if draw < 0.95:
+            return f"{column} {random.choice(COMPARISONS)} {self._scalar(depth, seen)}"
+        quantifier = random.choice(("ANY", "ALL"))
+        return f"{column} {random.choice(COMPARISONS)} {quantifier} ({self._subquery(depth, 1, seen)})"
