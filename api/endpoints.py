@@ -137,7 +137,7 @@ class Endpoints:
         self.admission = admission
         self.max_body = admission.limits.max_body_size
         self.beside = ChildPool()
-        """Where long bodies and texts are read."""
+        """The processes beside that read long bodies and texts."""
         self._deployment = deployment
         self._lookups = LookupCalls(deployment)
         reads: dict[str, Work] = {

@@ -94,7 +94,7 @@ class Admission:
         """How often, by the limit's name."""
         self._addresses: dict[str, int] = {}
         self._unread: dict[Unread, int] = {}
-        """By the time since when it is so."""
+        """Keyed by the time since when it is so."""
 
     def bytes(self) -> int:
         """What all of it takes."""

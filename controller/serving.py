@@ -86,7 +86,7 @@ class Serving(ABC):
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
         self._targets: dict[str, TableTarget] = {}
-        """By table that was written to; emptied with each new state."""
+        """Keyed by table that was written to; emptied with each new state."""
         self._turn = 0
         """Number of writes so far: rows that may go to any shard go to the shards in turn."""
         self._retired = [0, 0]

@@ -49,7 +49,7 @@ class ViewVerdict:
     reason: str | None = None
     """Why it was not judged."""
     differences: list[dict[str, Any]] = field(default_factory=list)
-    """By key: expected rows that the reader lacks, and rows that it has unexpectedly."""
+    """Keyed by key: expected rows that the reader lacks, and rows that it has unexpectedly."""
     looks: int = 1
 
     def to_json(self) -> dict[str, Any]:

@@ -56,10 +56,10 @@ START_SECONDS = 10.0
 """How long a starting process retries broken connections. On a busy machine sessions end within their first second, and
 one part that gave up would keep the whole cluster from starting."""
 AGAIN_SECONDS = 0.1
-"""Between two such retries."""
+"""Seconds between two such retries."""
 
 RETRY_SECONDS = 1.0
-"""Between attempts if ZooKeeper answers with an error that will not go away by itself."""
+"""Seconds between attempts if ZooKeeper answers with an error that will not go away by itself."""
 
 _log = logging.getLogger("headrace.zookeeper")
 
@@ -365,7 +365,7 @@ class ClusterAuthority:
         await _patiently(self._registration.begin)
 
     async def workers(self) -> Mapping[str, WorkerDescriptor]:
-        """By name, sorted."""
+        """The workers by name, sorted."""
         return await self._described(WorkerDescriptor, "workers")
 
     async def candidates(self) -> Mapping[str, ControllerDescriptor]:

@@ -34,8 +34,8 @@ JARS = (
 and 117 MB (PySpark 4.3.0, Java 17)."""
 
 VERSION_SECONDS = 15.0
-"""For ``java -version``, which takes 0.1 s. One that hangs (a wrapper that prompts, a network disk that is away) must
-not make a start or a migration hang with it."""
+"""Seconds for ``java -version``, which takes 0.1 s. One that hangs (a wrapper that prompts, a network disk that is
+away) must not make a start or a migration hang with it."""
 
 BUNDLED_ZOOKEEPER = "the bundled ZooKeeper"
 

@@ -39,7 +39,8 @@ from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
 PROBE_AGAIN_SECONDS = 0.1
 
 ANSWER_SECONDS = 5.0
-"""For a request on an open connection. kazoo gives up a silent connection after about a second; this is a backstop."""
+"""Seconds for a request on an open connection. kazoo gives up a silent connection after about a second; this is a
+backstop."""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
 """For ever, and soon: sessions are short, and a process that comes back late has lost its session."""

@@ -87,9 +87,9 @@ def from_json(kind: type[Descriptor], data: bytes) -> Descriptor:
 
 
 POLL_SECONDS = 0.1
-"""Between looks at another process's znode of our name, which goes when that session ends."""
+"""Seconds between looks at another process's znode of our name, which goes when that session ends."""
 REPEAT_SECONDS = 1.0
-"""Between attempts to register again after an error."""
+"""Seconds between attempts to register again after an error."""
 SUCCESSOR_SECONDS = 0.5
 """If our znode is deleted while our session lives, a newer process of our name is about to make its own. We wait for
 that process so long: if we made ours again at once, the two would delete each other's for ever."""

@@ -118,7 +118,7 @@ class Ensemble:
 
     @property
     def pids(self) -> dict[int, int]:
-        """By server number, of those that run."""
+        """The process numbers of the servers that run, by server number."""
         return {server.number: server.pid for server in self._servers if server.pid is not None}
 
     async def start(self) -> None:

@@ -19,7 +19,7 @@ from api.statuses import describe
 JSON = (b"content-type", b"application/json")
 TYPES = b"headrace-types"
 GONE_SECONDS = 1.0
-"""Within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
+"""Seconds within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
 
 class AsgiDoor:

@@ -32,7 +32,8 @@ HEAD_END = b"\r\n\r\n"
 UNCOUNTED = Admission(Limits())
 """For an application that has none: a controller's control interface."""
 LINGER_SECONDS = 1.0
-"""For a connection too many: time to read why. What it sends would otherwise reset it, and the error be lost."""
+"""Seconds for a connection too many: time to read why. What it sends would otherwise reset it, and the error be lost.
+"""
 LINGERING_MAX = 100
 """Number of such connections; further ones are reset."""
 READ_MIN = 65_536

@@ -105,7 +105,8 @@ def _before(data: bytes, requests: int) -> bytes:
 
 
 GONE_SECONDS = 1.0
-"""Between two looks at whether a client that has closed its half is there: most answers are given before the first."""
+"""Seconds between two looks at whether a client that has closed its half is there: most answers are given before the
+first."""
 
 
 class WireHttp(HttpProtocol):

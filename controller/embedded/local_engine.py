@@ -154,7 +154,7 @@ class LocalEngine:
         return Unbuilt(parts, lambda views: self._built(views))
 
     def _stored_rows(self) -> dict[str, int]:
-        """By table, in all shards together."""
+        """The rows of each table, in all shards together."""
         rows: dict[str, int] = {}
         for store in self.dataflow.stores.values():
             for schema in store.tables():

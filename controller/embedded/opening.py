@@ -9,7 +9,7 @@ import time
 from domains.errors import Cancelled
 
 TELL_SECONDS = 3.0
-"""Between two lines of the log about one phase."""
+"""Seconds between two lines of the log about one phase."""
 
 PLANNING = "planning the tables and views of the recipe"
 """A phase of every process that serves."""

@@ -129,7 +129,7 @@ class Migration:
     error: HeadraceError | None = None
     backfill: BackfillStatus | None = None
     tables: Mapping[DomainIndex, Sequence[FedTable]] = field(default_factory=dict)
-    """By domain that is fed in slices, in the order in which they are."""
+    """Keyed by domain that is fed in slices, in the order in which they are."""
     seconds_left: dict[DomainIndex, float] = field(default_factory=dict)
     """The seconds left of each domain that is being fed."""
     cancelled: bool = False

@@ -21,7 +21,8 @@ from migrations.flow.dataflow import LatePart
 from migrations.flow.plan import MigrationPlan, State, plan_addition
 
 RETRY_SECONDS = 30.0
-"""After which a part is tried again that could not be built. Where a disk is full or damaged, each try reads it."""
+"""Seconds after which a part is tried again that could not be built. Where a disk is full or damaged, each try reads
+it."""
 
 
 @dataclass(slots=True, eq=False)

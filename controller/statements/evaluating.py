@@ -37,10 +37,10 @@ from worker.adhoc.pool import Budget, timed_out
 _log = logging.getLogger("headrace.controller")
 
 AGAIN_SECONDS = 0.01
-"""After which tables are read again that have not reached a token. Those of this deployment they have reached at once:
-what was answered is stored."""
+"""Seconds after which tables are read again that have not reached a token. Those of this deployment they have reached
+at once: what was answered is stored."""
 LOOK_SECONDS = 0.05
-"""Between two looks at a job."""
+"""Seconds between two looks at a job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ PLANNED_CHARACTERS = 200_000
 PLANNED_ROWS = 5_000
 """Rows of tables that are scanned: reading them costs more than a plan of these constants."""
 SIZES_SECONDS = 10.0
-"""After which tables are sampled again for the order of joins: it takes a few milliseconds."""
+"""Seconds after which tables are sampled again for the order of joins: it takes a few milliseconds."""
 
 
 class StatementPort(Protocol):
@@ -130,13 +130,14 @@ class SelectPlans:
         self._lock = Lock()
         """Around plans that are remembered, not their making: a text that is long is planned in a thread."""
         self._plans: dict[str, PreparedSelect] = {}
-        """By name, without arguments."""
+        """Keyed by name, without arguments."""
         self._characters = 0
         """Characters of their texts."""
         self._ordered: dict[str, tuple[float, PlannedView, EvaluationPlan]] = {}
         """The plans over several tables, with the time when the tables were sampled."""
         self._by_tree: dict[int, tuple[exp.Query, PreparedSelect]] = {}
-        """By a statement's tree, which a text that was asked before has again: what does not depend on parameters."""
+        """Keyed by a statement's tree, which a text that was asked before has again: what does not depend on
+        parameters."""
         self._plans_of: tuple[object, ...] = ()
         self._seen: State | None = None
         """The state for which these plans were found to hold."""
@@ -241,7 +242,7 @@ class SelectPlans:
                     del self._by_tree[next(iter(self._by_tree))]
 
     async def verbatim(self, sent: SentSelect) -> PreparedSelect:
-        """With all constants in the text."""
+        """The plan with all constants in the text."""
         return await self.unless_long(sent.sql, lambda state: self._verbatim(self.statement_of(sent, state), state))
 
     def _verbatim(self, statement: SelectStatement, state: State) -> PreparedSelect:

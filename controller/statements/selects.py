@@ -71,7 +71,7 @@ TEXTS = 2_000
 OF_NOW = "its answer depends on the time when it is asked"
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
-"""After which a keeper is asked again that could not."""
+"""Seconds after which a keeper is asked again that could not."""
 LISTED_CHARACTERS = 4_000
 """Characters of a statement that is listed: there may be 10,000 of them."""
 

@@ -51,7 +51,7 @@ WRITES_AN_ASKING = 10
 WRITES = 1_000
 """After which that is looked at."""
 REVIEW_SECONDS = 1.0
-"""Between two looks how often tables were written to."""
+"""Seconds between two looks how often tables were written to."""
 SHORT_SECONDS = 60.0
 """After an automatic view went for its bytes: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
@@ -141,7 +141,7 @@ class Shape:
     rows: int = 0
     """Rows of all answers that were evaluated."""
     variants: dict[str, Variant] = field(default_factory=dict)
-    """By the name of a view, the one that was asked longest ago first."""
+    """Keyed by the name of a view, the one that was asked longest ago first."""
     refused: str = ""
     """Why there is no view for all of its constants, where that was tried."""
     waits_until: int = 0
@@ -163,9 +163,9 @@ class AskedShapes:
 
     mode: AdHocMode = AdHocMode.KEEP
     known: dict[str, Shape] = field(default_factory=dict)
-    """By their texts."""
+    """Keyed by their texts."""
     kept: dict[str, Variant] = field(default_factory=dict)
-    """By their views, the one that was asked longest ago first."""
+    """Keyed by their views, the one that was asked longest ago first."""
 
     askings: int = 0
     short_at: float = -inf

@@ -53,7 +53,7 @@ class Texts:
         self._pickled: tuple[State | None, bytes] = None, b""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
-        """From now on."""
+        """Refuse texts beyond these limits from now on, and read long ones beside."""
         self._limits, self._beside = limits, beside
         # One, since each that runs has its turn with the interpreter's lock before the loop has it again.
         self._thread = ThreadPoolExecutor(1, "texts")

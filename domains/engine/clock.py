@@ -32,7 +32,8 @@ class Clocks:
         """Grows with every change, so that nobody works a clock out again for nothing."""
         self._origins: dict[Vertex, Origins] = {}
         self._ends: dict[Vertex, list[LinkId]] = {}
-        """By ingress: ways that stand in for links over which no more comes for it. They have numbers below zero."""
+        """Keyed by ingress: ways that stand in for links over which no more comes for it. They have numbers below zero.
+        """
         self._ended = 0
 
     def add(self, vertex: Vertex, own: Origins) -> None:

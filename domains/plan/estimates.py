@@ -43,7 +43,7 @@ class TableStatistics:
 
 
 Statistics = Mapping[str, TableStatistics]
-"""By table."""
+"""Keyed by table."""
 
 
 @dataclass(frozen=True, slots=True)

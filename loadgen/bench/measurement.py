@@ -87,12 +87,12 @@ class ProcessUse:
     """Bytes resident at most, and seconds of a processor. Processes that end between two looks are as of the last."""
 
     peaks: dict[str, int] = field(default_factory=dict)
-    """By part, a restarted one together with its successor."""
+    """Keyed by part, a restarted one together with its successor."""
     cpu: dict[str, float] = field(default_factory=dict)
     bulk_peak: int = 0
     """All processes that parts have started, together: a job's driver, its JVM, the JVM's Python workers."""
     bulk_largest: dict[str, int] = field(default_factory=dict)
-    """By program, the most that one process had."""
+    """Keyed by program, the most that one process had."""
     bulk_cpu: float = 0.0
 
 

@@ -12,7 +12,7 @@ from loadgen.drills.cluster import ClusterShape, DrillCluster
 from loadgen.drills.stage import DrillStage
 
 RECOVERY_SECONDS = 1.5
-"""From the detection of a lost worker, or from its kill, until its views answer again."""
+"""Seconds from the detection of a lost worker, or from its kill, until its views answer again."""
 ELECTION_SECONDS = 2.5
 PAUSE_MS = 100.0
 """Goals for a controller's loss, which clients must not notice."""

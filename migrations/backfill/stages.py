@@ -318,9 +318,9 @@ def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
     """
     inside = {node.index: node for node in nodes}
     seen: dict[NodeIndex, set[str]] = {}
-    """By node, the tables that a look-up of it comes down to."""
+    """Keyed by node, the tables that a look-up of it comes down to."""
     fed: dict[NodeIndex, set[str]] = {}
-    """By node, the tables whose rows reach it."""
+    """Keyed by node, the tables whose rows reach it."""
     grows: dict[NodeIndex, bool] = {}
     for index, node in inside.items():
         traits = traits_of(node.operator)

@@ -42,9 +42,10 @@ class Dataflow:
     crossings: dict[Crossing, NodeIndex] = field(default_factory=dict)
     """→ ingress."""
     routes: dict[NodeIndex, tuple[Route, ...]] = field(default_factory=dict)
-    """By ingress: those into its first shard, in the order of the shards that send, then those into its second."""
+    """Keyed by ingress: those into its first shard, in the order of the shards that send, then those into its second.
+    """
     readers: dict[str, NodeIndex] = field(default_factory=dict)
-    """By view, lower case."""
+    """Keyed by view, lower case."""
     next_index: int = 0
     shards: int = 1
     """The deployment's factor."""

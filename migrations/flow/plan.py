@@ -61,7 +61,7 @@ class State:
     joint: JointGraph = field(default_factory=JointGraph)
     flow: Dataflow = field(default_factory=Dataflow)
     planned: dict[str, PlannedView] = field(default_factory=dict)
-    """By view, lower case: columns and parameters, and the reader where there is one."""
+    """Keyed by view, lower case: columns and parameters, and the reader where there is one."""
     partial: bool = True
     """False: every view is full, whatever its parameters. To compare with, and for data that is small anyway."""
     shards: int = 1

@@ -29,10 +29,10 @@ class CreateTableStatement:
 @dataclass(frozen=True, slots=True)
 class DropTableStatement:
     name: str
-    """As the catalog has it, if it has it."""
+    """The name as the catalog has it, if it has it."""
     if_exists: bool = False
     cascade: bool = False
-    """With the views that read it, and those that read these."""
+    """Whether the views that read it go too, and those that read these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class AlterTableStatement:
     NULL column without DEFAULT pads with zero or the empty string). It may be the schema that the table has.
     """
     cascade: bool = False
-    """With the views that would not be what they are."""
+    """Whether the views go too that would not stay what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class CreateView:
 @dataclass(frozen=True, slots=True)
 class DropView:
     name: str
-    """As the catalog has it, if it has it."""
+    """The name as the catalog has it, if it has it."""
     if_exists: bool = False
     cascade: bool = False
-    """With the views that read it."""
+    """Whether the views that read it go too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ChosenWrite:
     changes: tuple[tuple[int, Expression | int], ...] | None
     """(position, expression over the stored row, or a number: which of the SELECT's further columns); None: DELETE."""
     single: bool
-    """With LIMIT a row stands for one of those that equal it."""
+    """Whether a row stands for one of those that equal it: so it does with LIMIT."""
     returning: Returning | None = None
     stamps: Stamps = ()
 
@@ -157,7 +157,7 @@ class ShowTables:
     """The tables and views that have names."""
 
     full: bool = False
-    """With the type of each."""
+    """Whether the type of each is shown."""
     pattern: str | None = None
     """The pattern of LIKE, which the column's name repeats, as in MySQL."""
     where: Expression | None = None
@@ -184,7 +184,7 @@ class Describe:
 
     name: str
     full: bool = False
-    """With collation, privileges and comment."""
+    """Whether collation, privileges and comment are shown."""
     where: Expression | None = None
 
     @property
@@ -224,7 +224,7 @@ class ShowProcesslist:
     """What runs now; MySQL's columns."""
 
     full: bool = False
-    """With the whole text of each statement."""
+    """Whether the whole text of each statement is shown."""
     where: Expression | None = None
 
     @property

@@ -40,7 +40,7 @@ from worker.rocks.stored_table import ViewedTable
 from worker.service.system import give_back_early, give_back_now
 
 STEP_SECONDS = 1.0
-"""After which whoever waits for rows that pass hears at least that the work goes on."""
+"""Seconds after which whoever waits for rows that pass hears at least that the work goes on."""
 
 MESSAGE_BYTES = 4 * ENTRY_BYTES
 """Bytes of rows that are sent together; a single row may have more."""

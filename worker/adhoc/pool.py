@@ -48,7 +48,7 @@ PROCESSES = 2
 WAITING = 64
 """Evaluations that wait for one of these. Who comes after them is told to come later."""
 LOOK_SECONDS = 0.05
-"""Between two looks at what a process holds."""
+"""Seconds between two looks at what a process holds."""
 
 
 _PROGRAM = "from worker.adhoc.evaluator import main; main()"
@@ -64,7 +64,7 @@ class Budget:
     """Rows that the answer may have."""
     answer_bytes: int = 256 * 2**20
     held_bytes: int = 2**30
-    """By the process that evaluates it."""
+    """Bytes that the process may hold that evaluates it."""
     read_rows: int = 0
     """Entries of base tables that it may read in a process here, where more of them can be read elsewhere; 0: all."""
 

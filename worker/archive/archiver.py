@@ -55,7 +55,7 @@ time are left to others. After an interval a pass takes no more rests: else a lo
 archived."""
 
 CUT_SECONDS = 30.0
-"""For the dataflow thread to make a cut. Steps take milliseconds; if it takes longer, something is wrong."""
+"""Seconds for the dataflow thread to make a cut. Steps take milliseconds; if it takes longer, something is wrong."""
 
 CUTS = 10
 """Cuts that one pass tries: a table was dropped during each but the last. With more drops the pass fails."""

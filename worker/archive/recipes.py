@@ -101,7 +101,7 @@ class RecipeBook:
         self._last: Cut | None = None
 
     def records(self) -> list[RecipeRecord]:
-        """In their order."""
+        """The records in their order."""
         read = [self._read(_file(time)) for time in self._times()]
         return sorted((record for record in read if record is not None), key=lambda record: record.order)
 
@@ -171,7 +171,7 @@ class RecipeBook:
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def _cut_names(self) -> list[str]:
-        """In their order."""
+        """The names of the cuts in their order."""
         return sorted(name for name in self._place.files(CUTS) if name.endswith(".json"))
 
     def keep(self, record: RecipeRecord) -> Cut:

@@ -30,7 +30,7 @@ those before are free two transactions later."""
 LEAST_SHARE = 8
 """With less than an eighth nothing is filled."""
 GROW_SECONDS = 1.0
-"""Between two looks whether there is room again."""
+"""Seconds between two looks whether there is room again."""
 
 _log = logging.getLogger("headrace.worker")
 

@@ -15,7 +15,7 @@ from worker.dataflow.hosted_domain import HostedDomain
 AUTOMATIC_BYTES = 64_000_000
 """Bytes that automatic views may hold together, unless settings say otherwise."""
 TELL_SECONDS = 10.0
-"""Between two lines of the log about evictions: under pressure they come with every batch."""
+"""Seconds between two lines of the log about evictions: under pressure they come with every batch."""
 EVICTION_ROUNDS = 64
 """Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
 

@@ -39,8 +39,8 @@ times. Slices of 1 ms had a p99 of reads of 3.3 times a quiet server's without t
 USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05
 REST_SECONDS = 0.00025
-"""Between two slices: who wants the thread or the lock finds it free. Without it a third of the writes go on and
-the p99 of reads is five times a quiet server's; half or twice of it made no measurable difference."""
+"""Seconds between two slices: who wants the thread or the lock finds it free. Without it a third of the writes go on
+and the p99 of reads is five times a quiet server's; half or twice of it made no measurable difference."""
 UNRESTED_SECONDS = 0.01
 """Slices until here follow one another: what is small is through."""
 STRETCH_SECONDS = 0.02

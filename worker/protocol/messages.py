@@ -30,7 +30,7 @@ REMEMBERED = 10_000
 """Schemas whose versions are cached: more than a deployment has tables."""
 
 _known: dict[int, tuple[TableSchema, int]] = {}
-"""By ``id``, since a schema's hash would cost as much as its text. Keeping the schema keeps its id from being
+"""Keyed by ``id``, since a schema's hash would cost as much as its text. Keeping the schema keeps its id from being
 reused."""
 
 
@@ -395,7 +395,7 @@ class SampledTable:
 @dataclass(frozen=True, slots=True)
 class TableSamples:
     tables: tuple[SampledTable, ...]
-    """In the order in which they were asked for."""
+    """The tables in the order in which they were asked for."""
 
 
 # --- between workers: one stream (``worker/wire/streams.py``) ---------------------------------------------------

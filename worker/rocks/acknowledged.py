@@ -61,8 +61,8 @@ SLOTS = 4
 _ALL = frozenset(range(SLOTS))
 
 SYNC_SECONDS = 0.5
-"""From a write of the record until it is synced. Each sync makes one of the log's wait, so not more often; less often
-would leave more for a power cut."""
+"""Seconds from a write of the record until it is synced. Each sync makes one of the log's wait, so not more often; less
+often would leave more for a power cut."""
 
 _HEADER = Struct("<8sQII")
 """Magic, number, length of the document, checksum of number and document."""

@@ -56,7 +56,7 @@ class Turn:
         self._ends = self._loop.time() + TURN_SECONDS
 
     async def pause(self) -> None:
-        """Between two pieces."""
+        """Let others have the loop between two pieces, if it is time."""
         if self._loop.time() >= self._ends:
             await asyncio.sleep(0)
             self._ends = self._loop.time() + TURN_SECONDS

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from worker.service.system import give_back_now, resident_bytes
 
 COLLECT_SECONDS = 20.0
-"""Between two collections. A cycle that has become old goes within twice of it."""
+"""Seconds between two collections. A cycle that has become old goes within twice of it."""
 PAUSE_SECONDS = 0.01
 """A collection that took longer sets apart what it has left, so that the next one is short."""
 WHOLE_SECONDS = 600.0
-"""Between two collections of all that was set apart, where nothing is asked of the process meanwhile."""
+"""Seconds between two collections of all that was set apart, where nothing is asked of the process meanwhile."""
 GROWN = 1.25
 """Times as many objects as were left by the latest such collection, after which there is one in any case: what is set
 apart while it is used, as the tree of a long text of SQL is, would else be left for ever by a process that is never

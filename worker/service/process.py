@@ -63,7 +63,7 @@ class WorkerSettings(ArchiveSettings, Protocol):
 
     @property
     def host(self) -> str:
-        """To listen on."""
+        """The address to listen on."""
 
     @property
     def worker_port(self) -> int:

@@ -48,7 +48,7 @@ class Owner:
     """The incarnation of the domain that stands on it."""
     worker: str
     machine: str
-    """Where ``pid`` is valid: the host since its start, and its PID namespace."""
+    """The machine where ``pid`` is valid: the host since its start, and its PID namespace."""
     pid: int
     started: int
     """When the process started, in ticks since the host's start, since a pid may be used again."""

@@ -92,7 +92,7 @@ OWN_BYTES = 250_000_000
 OVER = 1.25
 """What accounted bytes take beyond themselves, in an allocator that keeps some."""
 COUNT_SECONDS = 1.0
-"""Between two looks at what a process takes beside its state."""
+"""Seconds between two looks at what a process takes beside its state."""
 
 
 def explained_bytes(limit: int) -> int:

@@ -35,9 +35,9 @@ SILENCE = 4.0
 """Seconds. A long step or the opening of a store may hold up a worker's event loop for a second. With much more than
 that, reads would wait that could go elsewhere."""
 CONNECT_SECONDS = 3.0
-"""For the connection and its greeting."""
+"""Seconds for the connection and its greeting."""
 LINGER_SECONDS = 2.0
-"""For the other side to read the reason for the end."""
+"""Seconds for the other side to read the reason for the end."""
 BUFFER_HIGH = 1 << 20
 """Bytes in the write buffer from which on a connection is ``full``."""
 

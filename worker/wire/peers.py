@@ -46,7 +46,7 @@ BACK_OFF_FIRST = 0.02
 BACK_OFF_MOST = 1.0
 """The pause between attempts doubles up to this, so that a peer that comes back is found within a second."""
 RESUME_SECONDS = 5.0
-"""For the other side to say which item it received last."""
+"""Seconds for the other side to say which item it received last."""
 WINDOW = 8 << 20
 """Bytes that may be sent and not acknowledged. At 10 Gbit/s that is 6 ms, more than a round trip. More would only wait
 in another place, and be sent twice when the connection breaks."""

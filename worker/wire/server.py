@@ -15,7 +15,7 @@ from worker.wire.frames import FRAME_MAX, GREETING_MAX
 from worker.wire.vocabulary import PROTOCOL
 
 GREETING_SECONDS = 3.0
-"""For a client to send its greeting."""
+"""Seconds for a client to send its greeting."""
 CLIENT_SILENCE = 30.0
 """Seconds until a client that sends nothing, not even beats, is taken for gone. Until then it only holds a socket."""
 

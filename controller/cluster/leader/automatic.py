@@ -45,7 +45,7 @@ class AutomaticViews:
     ) -> None:
         """The executor is theirs alone."""
         self.views: dict[str, AutomaticView] = {}
-        """By name: all of their nodes are there, and serve."""
+        """Keyed by name: all of their nodes are there, and serve."""
         self.changing: tuple[AutomaticView, ...] = ()
         """The views that are being made or removed: some of their nodes may be there."""
         self._executor = executor

@@ -28,7 +28,7 @@ from worker.protocol.operations import ArchivePositions, ArchiveRequest, LogRele
 from zookeeper.errors import AuthorityError
 
 PAUSE_SECONDS = 600.0
-"""Between two looks for files without an owner. Each lists two directories; such files only take room."""
+"""Seconds between two looks for files without an owner. Each lists two directories; such files only take room."""
 
 
 async def keep_clear(files: JobFiles, archive: str, since: int, ledger: StateLedger) -> None:

@@ -69,7 +69,7 @@ class Follower:
 
 
 FOLLOW_SECONDS = 0.5
-"""Between two candidacies that could not begin since ZooKeeper does not answer."""
+"""Seconds between two candidacies that could not begin since ZooKeeper does not answer."""
 
 _log = logging.getLogger("headrace.controller")
 

@@ -31,7 +31,7 @@ from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
 
 RECONNECT_SECONDS = 0.05
-"""Between two attempts to reach a worker whose connection broke: several within the time for a heartbeat."""
+"""Seconds between two attempts to reach a worker whose connection broke: several within the time for a heartbeat."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -144,10 +144,10 @@ class Timing:
     calm_patience: float = 10.0
     """How long a change waits for the end of a recovery."""
     retry: float = 0.5
-    """Between rounds of a recovery that cannot proceed (a shard that no worker can open, ZooKeeper away)."""
+    """Seconds between rounds of a recovery that cannot proceed (a shard that no worker can open, ZooKeeper away)."""
     poll: float = 0.001
-    """Between two looks at the links' positions; it doubles up to fifty times that. Mostly one sync of a disk is waited
-    for, and views wait meanwhile if a domain moves."""
+    """Seconds between two looks at the links' positions; it doubles up to fifty times that. Mostly one sync of a disk
+    is waited for, and views wait meanwhile if a domain moves."""
 
 
 class Watcher(Protocol):

@@ -18,7 +18,7 @@ from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, StateConflict, StateTooLarge
 
 RETRY_SECONDS = 0.1
-"""Between two attempts to reach ZooKeeper. An ensemble elects a new leader in some 0.2 s."""
+"""Seconds between two attempts to reach ZooKeeper. An ensemble elects a new leader in some 0.2 s."""
 
 
 class StateLedger:

@@ -113,8 +113,8 @@ def _burden(worker: str, hosts: Mapping[DomainIndex, str], load: Load) -> tuple[
 
 
 REFUSED_SECONDS = 60.0
-"""For how long a worker that could not open a domain is tried last. Many reasons pass: a lock that a dying process
-still holds, a full disk. Much longer than the pause between two rounds, so that every worker is tried."""
+"""Seconds for which a worker that could not open a domain is tried last. Many reasons pass: a lock that a dying
+process still holds, a full disk. Much longer than the pause between two rounds, so that every worker is tried."""
 
 
 class PlacementPolicy:

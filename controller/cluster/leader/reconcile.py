@@ -40,7 +40,7 @@ from worker.protocol.messages import DomainReport, WorkerReport
 
 Place = tuple[NodeIndex, DomainIndex]
 Reports = Mapping[str, WorkerReport]
-"""By worker that is there."""
+"""Keyed by worker that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class _Graph:
 
     flow: Dataflow
     nodes: dict[DomainIndex, list[Node]] = field(default_factory=dict)
-    """By domain, in topological order."""
+    """Keyed by domain, in topological order."""
     children: dict[Place, list[Place]] = field(default_factory=dict)
     """Within a domain."""
     fed: dict[Place, list[Place]] = field(default_factory=dict)

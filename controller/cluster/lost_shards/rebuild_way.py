@@ -193,7 +193,7 @@ class Rebuilding(Migration):
 # The runs: the archive of lost shards, folded and sorted by Spark, which the worker that gets the shards only loads.
 
 POLL_SECONDS = 0.1
-"""Between two looks at the job: a cancel must take effect at once."""
+"""Seconds between two looks at the job: a cancel must take effect at once."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TRIES = 10
 AGAIN_SECONDS = 0.2
-"""Between two tries. Creating or dropping a table in all shards takes a few of them, replacing a lost worker
+"""Seconds between two tries. Creating or dropping a table in all shards takes a few of them, replacing a lost worker
 several."""
 
 Keep = Callable[[str, ArchivePass, ClusterState], Awaitable[ArchivePass]]

@@ -26,7 +26,7 @@ from migrations.flow.automatic import AutomaticView, plan_automatic, with_automa
 from migrations.flow.plan import State
 
 TELL_SECONDS = 2.0
-"""Between two reports of an api process: what the leader drops first need not be known better."""
+"""Seconds between two reports of an api process: what the leader drops first need not be known better."""
 
 _log = logging.getLogger("headrace.api")
 
@@ -89,7 +89,7 @@ class ShownViews:
             self._at_once.set()
 
     async def _tell(self) -> None:
-        """As long as there are any."""
+        """Tell the leader how often its views were asked, as long as there are any."""
         while True:
             try:
                 async with asyncio.timeout(TELL_SECONDS):

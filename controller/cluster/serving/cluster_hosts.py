@@ -74,7 +74,7 @@ ANSWER_SECONDS = 0.25
 """Seconds beyond the worker's own time limit that its answer is waited for."""
 
 HOLD_SECONDS = 10.0
-"""For a worker to take hold of a reader's state; includes a recovery of the reader's shard."""
+"""Seconds for a worker to take hold of a reader's state; includes a recovery of the reader's shard."""
 
 Place = tuple[DomainIndex, NodeIndex]
 

@@ -79,7 +79,7 @@ def no_leader(why: str) -> NoLeader:
 
 
 CONNECT_SECONDS = 1.0
-"""For connecting to a worker: a healthy network takes a thousandth of that, and reads wait for it."""
+"""Seconds for connecting to a worker: a healthy network takes a thousandth of that, and reads wait for it."""
 
 
 class Connections:

@@ -58,7 +58,7 @@ class LeaderDoor(Protocol):
     async def cancel(self, id: str) -> MigrationStatus: ...
 
     async def status(self) -> dict[str, Any]:
-        """As JSON."""
+        """The status, JSON-ready."""
 
     async def keep(self, sql: str, lately: int) -> AutomaticList:
         """Have an automatic view of a SELECT that was asked so often lately; what there is then. Raises why there is
@@ -75,7 +75,7 @@ WRITE_TIMEOUT = 10.0
 """Seconds for a write to be done or refused; then the caller hears that its outcome is unknown. A recovery takes less
 than half of it, and so does a sync of a busy disk."""
 HEALTH_SECONDS = 1.0
-"""For which the answer to a health check stands: a balancer asks each api process about as often."""
+"""Seconds for which the answer to a health check stands: a balancer asks each api process about as often."""
 LEADER_PAUSE = 0.1
 """Seconds between two requests to a leader; an election takes some tens of these."""
 

@@ -25,7 +25,7 @@ from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 RETRY_SECONDS = 0.5
 """Until a failed read is repeated; it is also repeated when ZooKeeper is back."""
 CATCH_UP_SECONDS = 0.2
-"""For ZooKeeper to answer, which takes some 2 ms: requests must not wait long for it."""
+"""Seconds for ZooKeeper to answer, which takes some 2 ms: requests must not wait long for it."""
 
 _log = logging.getLogger("headrace.api")
 

@@ -67,7 +67,7 @@ class Overview:
         return [worker for _, worker in sorted(self._directory.workers.items())]
 
     async def _documents(self) -> dict[str, Document]:
-        """By worker that answers."""
+        """The status of each worker that answers."""
         workers = self._workers()
         told = await asyncio.gather(*(self._ask(worker) for worker in workers))
         return {worker.name: each for worker, each in zip(workers, told, strict=True) if each is not None}

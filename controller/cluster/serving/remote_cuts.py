@@ -49,10 +49,11 @@ from worker.rocks.stored_table import ViewedTable
 from zookeeper.registration import WorkerDescriptor
 
 READ_SECONDS = 10.0
-"""For one read of a view, which takes a millisecond: past it whoever has it hangs."""
+"""Seconds for one read of a view, which takes a millisecond: past it whoever has it hangs."""
 
 PART_SECONDS = 3600.0
-"""For what a part of a question comes to. The statement has a time of its own, and a worker that hangs is noticed."""
+"""Seconds for what a part of a question comes to. The statement has a time of its own, and a worker that hangs is
+noticed."""
 
 Evaluate = Callable[[Question, EvaluationCut], Awaitable[Rows]]
 """Answers a question over a cut, and closes that."""
@@ -101,7 +102,7 @@ class RemoteCut:
             raise self.lost from error
 
     def close(self) -> None:
-        """On the loop."""
+        """Close it. Call this on the loop."""
         if self.closed:
             return
         self.closed = True

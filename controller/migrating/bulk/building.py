@@ -53,7 +53,7 @@ COMPUTE_WEIGHT, LOAD_WEIGHT = 100.0, 5.0
 PREPARING = 0.3
 """The share of a small Spark job's time before it reads its first row: Java's start, as far as tasks tell of it."""
 POLL_SECONDS = 0.1
-"""Between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
+"""Seconds between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
 REPLAY_ROWS = 500
 """Log rows of a slice of the replay, some 10 ms of work: unlike a backfill's insertions, most of them change what is
 there, and what is made of that."""
@@ -99,7 +99,7 @@ def bulk_steps(change: Change, way: str) -> tuple[str, ...]:
 
 
 def filling_steps(change: Change, way: str) -> tuple[str, ...]:
-    """Between the nodes and their activation."""
+    """The steps between the nodes and their activation."""
     domains = bulk_domains(change.state.flow, change.views)
     replaying = (f"domain {domain}: {what}" for what in ("read the log since", "replay it") for domain in domains)
     return (ARCHIVE, f"{COMPUTE} ({way})", LOAD, *replaying)
@@ -128,7 +128,7 @@ class _Build:
         await carry_out(self._executor, [s for s in steps if isinstance(s.command, Activate)], migration)
 
     async def fill(self) -> None:
-        """From the archive to the end of the replay, with all nodes there."""
+        """Fill the nodes, which are all there: from the archive to the end of the replay."""
         migration = self._migration
         migration.step = ARCHIVE
         migration.check()

@@ -32,7 +32,7 @@ from worker.archive.place import Place
 from worker.service.system import end_with_parent, expect_long_lives
 
 TELL_SECONDS = 0.2
-"""Between two lines about progress."""
+"""Seconds between two lines about progress."""
 
 
 class JobChild:

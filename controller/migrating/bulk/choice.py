@@ -43,11 +43,11 @@ class Choice:
     """``slices``, or the runner's name; "" where there is nothing full to build."""
     why: str
     rows: Mapping[str, int] = field(default_factory=dict)
-    """By base shard, about how many rows are read."""
+    """Keyed by base shard, about how many rows are read."""
     runner: BulkRunner | None = None
     """Whose the way is, where it is bulk."""
     tables: Mapping[DomainIndex, Sequence[FedTable]] = field(default_factory=dict)
-    """By domain that is fed in slices, in the order in which they are."""
+    """Keyed by domain that is fed in slices, in the order in which they are."""
 
     def status(self) -> BackfillStatus | None:
         return BackfillStatus(self.way, self.why, rows_total=sum(self.rows.values())) if self.way else None

@@ -27,7 +27,7 @@ from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed, how_it_ended
 
 CANCEL_SECONDS = 5.0
-"""For the child to remove its temporary files."""
+"""Seconds for the child to remove its temporary files."""
 KEPT_LINES = 20
 """Lines of the child's standard error that are kept, for the message of one that dies without a word."""
 

@@ -51,7 +51,7 @@ LOOKUPS = 2_000
 INSERTS_ALONE = 2_500
 """More than an automatic view may cost without being asked."""
 REVIEWED_SECONDS = 3.0
-"""For whoever looks at that."""
+"""Seconds for whoever looks at that."""
 LOOKED_UP = 6
 """The number of these that an index answers; the others scan."""
 VARIANTS = 25

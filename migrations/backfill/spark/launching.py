@@ -47,7 +47,7 @@ def give_way() -> None:
 
 
 CANCEL_SECONDS = 15
-"""For a child to stop its JVM; its own patience with that is ten."""
+"""Seconds for a child to stop its JVM; its own patience with that is ten."""
 
 KEPT_LINES = 40
 """Lines of the child's standard error that are kept."""

@@ -105,7 +105,7 @@ _DATAGRAM = struct.Struct(">16sIIQ")
 """Secret, stage, task, rows fed by it so far."""
 
 SECONDS = 0.5
-"""Between two datagrams of a task."""
+"""Seconds between two datagrams of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class FilesRead:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._read: dict[int, int] = {}
-        """By stage."""
+        """Keyed by stage."""
         self._done = self._stages()
 
     def rows(self) -> int:

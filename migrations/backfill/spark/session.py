@@ -85,7 +85,7 @@ LISTED_FILES = 256
 """Files that the driver looks for by itself, in local mode; Spark has a job with a task for each of more than 32."""
 
 STOP_SECONDS = 10
-"""For the JVM to end by itself; then it is killed."""
+"""Seconds for the JVM to end by itself; then it is killed."""
 
 
 def cores_here() -> int:

@@ -178,7 +178,7 @@ class KnownShapes(Generic[Plan]):
 
     def __init__(self) -> None:
         self._shapes: dict[str, KnownShape] = {}
-        """By their tokens."""
+        """Keyed by their tokens."""
         self._plans: dict[Known, Plan] = {}
         self._whole: dict[Known, WholeShape[Plan]] = {}
         self._characters = [0, 0]
