@@ -229,6 +229,23 @@ class ExtremumFold(Fold):
         return bool(value > than if self.call.function is WindowFunction.MAX else value < than)
 
 
+class AccumulatedFold(Fold):
+    """An aggregate that a group keeps in an accumulator: its state is copied for each row."""
+
+    def __init__(self, call: WindowCall, kind: Kind) -> None:
+        super().__init__(call, kind)
+        self._accumulator = accumulator(_aggregate_call(call), kind, full=True)
+        self.start = self._accumulator.start()
+
+    def add(self, state: Any, row: Row, weight: int) -> Any:
+        changed = [dict(each) if isinstance(each, dict) else each for each in state]
+        self._accumulator.update(changed, [(row, weight)])
+        return changed
+
+    def result(self, state: Any) -> Value:
+        return self._accumulator.result(state, 0)
+
+
 _FOLDS: dict[WindowFunction, type[Fold]] = {
     WindowFunction.COUNT_ROWS: CountFold,
     WindowFunction.COUNT: CountFold,
@@ -394,6 +411,12 @@ def functions_of(over: Over, parent: Sequence[Column]) -> tuple[list[RunningFunc
                 found.append(_summed(call, at, over, parent, width))
             case WindowFunction.MIN | WindowFunction.MAX:
                 found.append(_summed(call, at, over, parent, width))
+            case WindowFunction.VAR_POP | WindowFunction.VAR_SAMP:
+                found.append(_summed(call, at, over, parent, width))
+            case WindowFunction.STDDEV_POP | WindowFunction.STDDEV_SAMP:
+                found.append(_summed(call, at, over, parent, width))
+            case WindowFunction.BIT_AND | WindowFunction.BIT_OR | WindowFunction.BIT_XOR:
+                found.append(_summed(call, at, over, parent, width))
             case _:
                 assert_never(call.function)
         width += isinstance(found[-1], Prefixes)
@@ -407,5 +430,5 @@ def _summed(call: WindowCall, at: int, over: Over, parent: Sequence[Column], sta
     to_last = call.frame.end.kind is BoundKind.UNBOUNDED_FOLLOWING
     if from_first and to_last:
         return Totals(call, at, kind)
-    fold = _FOLDS[call.function](call, kind)
+    fold = _FOLDS.get(call.function, AccumulatedFold)(call, kind)
     return Prefixes(call, at, over, fold, state_at) if from_first or to_last else Slides(call, at, over, fold)

@@ -215,6 +215,13 @@ class WindowFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
 
 
 class BoundKind(StrEnum):

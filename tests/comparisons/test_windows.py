@@ -43,6 +43,13 @@ VIEWS = {
     "picked": "SELECT id, FIRST_VALUE(v) OVER w1 AS a, LAST_VALUE(v) OVER (w1 ROWS BETWEEN CURRENT ROW AND UNBOUNDED "
     "FOLLOWING) AS b, NTH_VALUE(v, 2) OVER w1 AS c, LAST_VALUE(v) OVER (w1 ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) "
     "AS e FROM w WINDOW w1 AS (PARTITION BY g ORDER BY o, id)",
+    # Of doubles, since MariaDB says only four digits of others.
+    "spread": "SELECT id, VAR_POP(v * 1e0) OVER (PARTITION BY g) AS p, VAR_SAMP(v * 1e0) OVER w1 AS s, STDDEV(x * 1e0) "
+    "OVER (w1 ROWS 2 PRECEDING) AS q, STDDEV_SAMP(v * 1e0) OVER (w1 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) "
+    "AS e FROM w WINDOW w1 AS (PARTITION BY g ORDER BY o, id)",
+    # MariaDB errs of BIT_AND over frames that slide over NULLs; DuckDB judges those.
+    "bits": "SELECT id, BIT_AND(v) OVER w1 AS a, BIT_OR(v) OVER (w1 ROWS 2 PRECEDING) AS b, BIT_XOR(v) OVER (PARTITION "
+    "BY g) AS x FROM w WINDOW w1 AS (PARTITION BY g ORDER BY o, id)",
     "grouped": "SELECT g, COUNT(*) AS c, SUM(COUNT(*)) OVER () AS t, RANK() OVER (ORDER BY SUM(v) DESC) AS r, "
     "COUNT(*) / SUM(COUNT(*)) OVER () AS share FROM w GROUP BY g",
     "firsts": "SELECT id, g FROM (SELECT id, g, ROW_NUMBER() OVER (PARTITION BY g ORDER BY o DESC, id) AS n FROM w) "

@@ -24,7 +24,7 @@ RANKS = (
 FRAMED = tuple(
     each
     for each in WindowFunction
-    if each.value in ["first_value", "last_value", "nth_value", "count_rows", "count", "sum", "avg", "min", "max"]
+    if each not in RANKS and each not in (WindowFunction.NTILE, WindowFunction.LAG, WindowFunction.LEAD)
 )
 KINDS = list(BoundKind)
 

@@ -81,7 +81,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Anonymous):
         return isinstance(node, _NODES)
     name = spelled(node)[0]
-    return name in AGGREGATES or name in _CALLED
+    return name in AGGREGATES or name in CALLED
 
 
 def is_operand(node: exp.Expr) -> bool:
@@ -244,7 +244,7 @@ def _json(name: str, parts: list[exp.Expr], translate: Translate) -> Summary:
     return Summary(AggregateFunction.JSON_ARRAYAGG, element, JSON, order=tuple(order))
 
 
-_CALLED: dict[str, AggregateFunction] = {
+CALLED: dict[str, AggregateFunction] = {
     "any_value": AggregateFunction.MIN,
     **dict.fromkeys(("variance", "var_pop"), AggregateFunction.VAR_POP),
     "var_samp": AggregateFunction.VAR_SAMP,
@@ -262,7 +262,7 @@ def _called(node: exp.Anonymous, translate: Translate) -> Summary:
     name, parts = spelled(node)
     if name.startswith("json_"):
         return _json(name, parts, translate)
-    function = _CALLED.get(name)
+    function = CALLED.get(name)
     if function is None:
         raise Unsupported(f"the aggregate {name.upper()}", hint="GROUP_CONCAT makes one text of several values")
     if len(parts) != 1:

@@ -12,7 +12,7 @@ from domains.language.functions.type_rules import common_type
 from domains.language.types import BIGINT, DOUBLE, Kind, SqlType
 from domains.plan.graph import AggregateFunction, BoundKind, Frame, FrameBound, WindowFunction
 from migrations.parse.reading import exp, text_of
-from migrations.query.expressions.aggregates import is_operand, summary
+from migrations.query.expressions.aggregates import CALLED, is_operand, summary
 from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.parameters import is_parameterised, own_nodes
@@ -138,10 +138,11 @@ def _function(node: exp.Window, translate: Translate) -> WindowMeaning:
     if not isinstance(function, exp.Anonymous):
         return _aggregate(function, translate)
     name, parts = spelled(function)
+    if name in CALLED:
+        return _aggregate(function, translate)
     if name not in OWN:
-        raise Unsupported(
-            f"{name.upper()}() OVER", hint=f"{', '.join(sorted(OWN)).upper()}, COUNT, SUM, AVG, MIN and MAX are there"
-        )
+        others = "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE and BIT_AND, BIT_OR, BIT_XOR are there"
+        raise Unsupported(f"{name.upper()}() OVER", hint=f"{', '.join(sorted(OWN)).upper()}, {others}")
     meant = WindowFunction(name)
     if meant in (WindowFunction.LAG, WindowFunction.LEAD):
         return _neighbour(meant, parts, translate)
