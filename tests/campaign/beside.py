@@ -1,4 +1,5 @@
-"""``python -m tests.campaign.beside``: nested SELECTs beside MariaDB, or DuckDB where it has no such construct.
+"""``python -m tests.campaign.beside``: nested SELECTs beside MariaDB, or DuckDB where it has no such construct. Where
+only MariaDB differs (it loses rows of IN with a window function inside), DuckDB decides.
 
 Each query is asked as a full view, as a view by one of its columns, and without a view, through random writes,
 evictions and crashes, in 1 to 3 domains of 1 or 2 shards. It runs where MariaDB is installed.
@@ -59,6 +60,13 @@ class Judges:
     async def write(self, statement: str) -> None:
         await self._cursor.execute(statement)
         self._duck.execute(statement)
+
+    def duck_answers(self, query: Nested, text: str) -> Bag | None:
+        """DuckDB's answer; None where it has none."""
+        try:
+            return None if query.is_beyond_duckdb else bag(self._duck.execute(text).fetchall())
+        except duckdb.Error:
+            return None
 
     async def answer(self, query: Nested, text: str) -> Bag:
         if query.is_beyond_mariadb:
@@ -157,7 +165,11 @@ class Round:
                 raise AssertionError(f"{text}\n{error!r}") from error
             for way, rows in answers.items():
                 self.counts["answers"] += 1
-                if bag(rows) != expected:
+                if bag(rows) == expected:
+                    continue
+                if self.judges.duck_answers(query, text) == bag(rows):
+                    self.counts["MariaDB stands alone, DuckDB answers as we do"] += 1
+                else:
                     raise AssertionError(f"{text}\n{way} ({name}): {bag(rows)}\nexpected: {expected}")
 
 
