@@ -6,7 +6,7 @@ the next one, so conditions that are nothing but ``column = constant`` are compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from domains.language.compile import compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
@@ -72,33 +72,38 @@ def keys_of(access: Access, columns: Columns, most: int) -> list[Row] | None:
 
 def predicate_of(where: Expression) -> Callable[[Row], bool]:
     """Whether the condition is true for a row."""
-    equalities = _equalities(where)
-    if equalities is None:
+    wanted = _wanted(where)
+    if wanted is None:
         return compile_predicate(where)
 
     def holds(row: Row) -> bool:
-        return all(row[position] == value for position, value in equalities)
+        return all(row[position] in values for position, values in wanted)
 
     return holds
 
 
-def _equalities(where: Expression) -> list[tuple[int, Value]] | None:
-    """(position, value) of each part, where all of them are ``column = constant`` of one kind, which Python compares as
-    SQL does; None where any is something else."""
+def _wanted(where: Expression) -> list[tuple[int, Collection[Value]]] | None:
+    """(position, values) of each part, where all of them are ``column = constant`` or ``column IN (constants)`` of one
+    kind, which Python compares as SQL does; None where any is something else."""
     if not isinstance(where, Call):
         return None
-    found: list[tuple[int, Value]] = []
+    found: list[tuple[int, Collection[Value]]] = []
     for part in where.arguments if where.function == "and" else (where,):
-        if not isinstance(part, Call) or part.function != "eq":
+        if not isinstance(part, Call) or part.function not in ("eq", "in"):
             return None
-        column, constant = part.arguments
-        if isinstance(column, Constant):
-            column, constant = constant, column
-        if not isinstance(column, Field) or not isinstance(constant, Constant):
+        column, *constants = part.arguments
+        if part.function == "eq" and isinstance(column, Constant):
+            column, constants = constants[0], [column]
+        if not isinstance(column, Field):
             return None
-        if constant.value is None or constant.type.kind is not column.type.kind:
-            return None
-        found.append((column.position, constant.value))
+        values: list[Value] = []
+        for constant in constants:
+            if not isinstance(constant, Constant) or constant.type.kind is not column.type.kind:
+                return None
+            if constant.value is None:
+                return None
+            values.append(constant.value)
+        found.append((column.position, values if len(values) == 1 else set(values)))
     return found
 
 

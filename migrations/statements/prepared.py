@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions import call
 from domains.language.types import BOOL, TableSchema, Value
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from migrations.catalog import Catalog
@@ -34,7 +36,7 @@ from migrations.statements.stored import RowMaker, row_maker, stamps
 # ::
 #
 #     INSERT INTO t (a, b) VALUES (?, ?), … [ON DUPLICATE KEY UPDATE b = VALUES(b)]     → InsertTemplate
-#     UPDATE t SET b = ? WHERE a = ? AND c = ?,  DELETE FROM t WHERE a = ?              → KeyedTemplate
+#     UPDATE t SET b = ? WHERE a = ? AND c = ?,  DELETE FROM t WHERE a IN (?, ?)        → KeyedTemplate
 #
 # A template is made of a tree that was interpreted for the same schema before, so that all that can be wrong with the
 # text has been found out. It does with values what ``dml.py`` does, with the same errors, at a hundredth of the time:
@@ -63,22 +65,34 @@ class InsertTemplate:
         return Insert(self.schema.name, stored, self.on_conflict, self.assignments, stamps=times)
 
 
+class BoundBy(Enum):
+    """The form of a condition on a column."""
+
+    EQUAL = "column = ?"
+    EQUALS = "? = column"
+    IN = "column IN (?, …)"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedTemplate:
     """UPDATE or DELETE of the rows whose columns equal parameters; all that is set is parameters, too."""
 
     schema: TableSchema
-    conditions: tuple[tuple[Field, int, bool], ...]
-    """Column, the number of its parameter (from 0), and whether the parameter stands to the left of the ``=``."""
+    conditions: tuple[tuple[Field, tuple[int, ...], BoundBy], ...]
+    """Column, the numbers of its parameters (from 0), and how they are compared."""
     changes: tuple[tuple[int, int], ...] | None
     """Position and parameter of each assignment; None: it is a DELETE."""
 
     def bind(self, values: Sequence[Value], now: str) -> Operation:
         """:raises TypeViolation: a value does not fit its column."""
         parts: list[Expression] = []
-        for field, number, left in self.conditions:
-            constant = constant_of(values[number])
-            parts.append(Call("eq", (constant, field) if left else (field, constant), BOOL))
+        for field, numbers, compared in self.conditions:
+            constants = [constant_of(values[number]) for number in numbers]
+            if compared is BoundBy.IN:
+                parts.append(call("in", field, *constants))
+            else:
+                sides: tuple[Expression, ...] = (field, *constants)
+                parts.append(Call("eq", sides if compared is BoundBy.EQUAL else sides[::-1], BOOL))
         where = parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOL)
         found, schema = access(where, self.schema), self.schema
         if self.changes is None:
@@ -112,7 +126,7 @@ def template_of(node: exp.Expr, schema: TableSchema, operation: Operation) -> Te
     changes = _changes(node, schema, numbers) if isinstance(operation, Update) else None
     if conditions is None or (changes is None and isinstance(operation, Update)):
         return None
-    used = len(conditions) + len(changes or ())
+    used = sum(len(numbers) for _, numbers, _ in conditions) + len(changes or ())
     return KeyedTemplate(schema, conditions, changes) if used == len(numbers) else None
 
 
@@ -137,21 +151,24 @@ def _of_insert(node: exp.Expr, schema: TableSchema, operation: Insert, count: in
 
 def _conditions(
     node: exp.Expr, schema: TableSchema, numbers: dict[int, int]
-) -> tuple[tuple[Field, int, bool], ...] | None:
-    target = node.this
-    scope = Scope.of_table(schema, target.alias or None)
-    found: list[tuple[Field, int, bool]] = []
-    for part in conjuncts(node.args["where"].this):
-        if not isinstance(part, exp.EQ):
-            return None
+) -> tuple[tuple[Field, tuple[int, ...], BoundBy], ...] | None:
+    scope = Scope.of_table(schema, node.this.alias or None)
+    found = [_condition(part, scope, numbers) for part in conjuncts(node.args["where"].this)]
+    known = tuple([each for each in found if each is not None])
+    return known if len(known) == len(found) else None
+
+
+def _condition(part: exp.Expr, scope: Scope, numbers: dict[int, int]) -> tuple[Field, tuple[int, ...], BoundBy] | None:
+    """``column = ?``, ``? = column`` or ``column IN (?, …)``; None where it is something else."""
+    if isinstance(part, exp.EQ):
         sides = part.this, part.args["expression"]
-        for left, (mark, column) in enumerate((sides[::-1], sides)):
+        for compared, (mark, column) in ((BoundBy.EQUAL, sides[::-1]), (BoundBy.EQUALS, sides)):
             if id(mark) in numbers and isinstance(column, exp.Column):
-                found.append((scope.own(column), numbers[id(mark)], bool(left)))
-                break
-        else:
-            return None
-    return tuple(found)
+                return scope.own(column), (numbers[id(mark)],), compared
+    if isinstance(part, exp.In) and isinstance(part.this, exp.Column) and part.expressions:
+        places = tuple(numbers[id(mark)] for mark in part.expressions if id(mark) in numbers)
+        return (scope.own(part.this), places, BoundBy.IN) if len(places) == len(part.expressions) else None
+    return None
 
 
 def _changes(node: exp.Expr, schema: TableSchema, numbers: dict[int, int]) -> tuple[tuple[int, int], ...] | None:

@@ -30,6 +30,8 @@ BOUND = [
     "UPDATE stories AS s SET s.score = ? WHERE (s.id = ? AND s.made = ?) AND s.title = ?",
     "DELETE FROM stories WHERE id = ?",
     "DELETE FROM stories WHERE score = ? AND author = ?",
+    "UPDATE stories SET title = ? WHERE id IN (?, ?)",
+    "DELETE FROM stories WHERE author IN (?) AND title IN (?, ?, ?) AND id = ?",
 ]
 """Those of which there is a template."""
 
@@ -43,9 +45,10 @@ OTHERS = [
     "UPDATE stories SET title = ? WHERE id > ?",
     "UPDATE stories SET title = ? WHERE id = ? OR author = ?",
     "UPDATE stories SET title = ? WHERE id = ? LIMIT 3",
-    "UPDATE stories SET title = ? WHERE id IN (?, ?)",
     "UPDATE stories SET title = 'x' WHERE id = ? AND author = 3",
     "DELETE FROM stories WHERE id = ? + 1",
+    "DELETE FROM stories WHERE id IN (?, 7)",
+    "DELETE FROM stories WHERE id NOT IN (?, ?)",
     "DELETE FROM stories",
     "SELECT ? + 1",
 ]

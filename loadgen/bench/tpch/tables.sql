@@ -33,5 +33,5 @@ CREATE TABLE lineitem (
   l_tax DECIMAL(15, 2) NOT NULL, l_returnflag CHAR(1) NOT NULL, l_linestatus CHAR(1) NOT NULL,
   l_shipdate DATE NOT NULL, l_commitdate DATE NOT NULL, l_receiptdate DATE NOT NULL,
   l_shipinstruct CHAR(25) NOT NULL, l_shipmode CHAR(10) NOT NULL, l_comment VARCHAR(44) NOT NULL,
-  PRIMARY KEY (l_orderkey, l_linenumber), INDEX (l_orderkey)
+  PRIMARY KEY (l_orderkey, l_linenumber)
 );
