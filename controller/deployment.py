@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.BLOB))
+NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.TIME, Kind.BLOB))
 """Kinds whose values are strings in an answer."""
 
 

@@ -10,6 +10,7 @@ TEXT, JSON   string
 BLOB         binary
 DATE         date32
 DATETIME     timestamp[us]            without a zone: it is UTC
+TIME         int64                    microseconds
 ===========  =======================  =====================================================================
 
 Before them come ``_seq`` (int64), ``_weight`` (int32) and ``_epoch`` (int64). All *stored* columns are there: one that
@@ -21,19 +22,20 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
 
+from domains.language.durations import micros_of, of_micros
 from domains.language.types import Kind, SqlType, TableSchema, Value
 
 # A block is a run of plain values as bytes, for rows between the tasks of a bulk job, for states in files and commands.
 #
 # ``marshal`` of a list, 0.1 µs a row of three values; format 2, which is pinned and is a function of the content
 # alone. It holds None, integers of any size, floats, texts (also half a surrogate pair), bytes, and tuples of them.
-# What it cannot hold, Decimal, is a *list* of one text, which nothing else is; a block that has one begins with
-# another byte, so that all others are decoded without a look at their values.
+# What it cannot hold is a *list*, which nothing else is: of one text for a Decimal, of microseconds for a TIME. A block
+# that has one begins with another byte, so that all others are decoded without a look at their values.
 #
 # A block comes from a process of our own, in a file with a digest or over a connection of our own: like ``marshal``
 # itself, it trusts its input, and is no format for strangers.
@@ -42,7 +44,7 @@ BLOCK_ITEMS = 1_000
 """Items of a block, at most: a step that loads one takes some milliseconds, so that reads and writes between two of
 them do not notice."""
 VERSION = 2
-PLAIN, WITH_DECIMALS = b"p", b"d"
+PLAIN, WITH_LISTS = b"p", b"d"
 
 Item = TypeVar("Item")
 
@@ -52,12 +54,12 @@ def encode_block(items: Sequence[Any]) -> bytes:
     try:
         return PLAIN + marshal.dumps(list(items), VERSION)
     except ValueError:
-        return WITH_DECIMALS + marshal.dumps([_without_decimals(item) for item in items], VERSION)
+        return WITH_LISTS + marshal.dumps([_marshalled(item) for item in items], VERSION)
 
 
 def decode_block(data: bytes) -> list[Any]:
     items: list[Any] = marshal.loads(data[1:])
-    return items if data[:1] == PLAIN else [_with_decimals(item) for item in items]
+    return items if data[:1] == PLAIN else [_restored(item) for item in items]
 
 
 def blocks_of(items: Iterable[Item], size: int = BLOCK_ITEMS) -> Iterator[list[Item]]:
@@ -67,16 +69,18 @@ def blocks_of(items: Iterable[Item], size: int = BLOCK_ITEMS) -> Iterator[list[I
         yield block
 
 
-def _without_decimals(value: Any) -> Any:
+def _marshalled(value: Any) -> Any:
     if isinstance(value, Decimal):
         return [str(value)]
-    return tuple([_without_decimals(each) for each in value]) if type(value) is tuple else value
+    if isinstance(value, timedelta):
+        return [micros_of(value)]
+    return tuple([_marshalled(each) for each in value]) if type(value) is tuple else value
 
 
-def _with_decimals(value: Any) -> Any:
+def _restored(value: Any) -> Any:
     if type(value) is list:
-        return Decimal(value[0])
-    return tuple([_with_decimals(each) for each in value]) if type(value) is tuple else value
+        return Decimal(value[0]) if isinstance(value[0], str) else of_micros(value[0])
+    return tuple([_restored(each) for each in value]) if type(value) is tuple else value
 
 
 SEQUENCE, WEIGHT, EPOCH = "_seq", "_weight", "_epoch"
@@ -130,6 +134,8 @@ def arrow_type_of(type: SqlType) -> str:
             return "date32"
         case Kind.DATETIME:
             return "timestamp[us]"
+        case Kind.TIME:
+            return "int64"
         case Kind.NULL:
             raise AssertionError("no column of a table has the type of a bare NULL")
 
@@ -157,6 +163,16 @@ def _to_moment(value: Value) -> object:
     return datetime.fromisoformat(str(value))
 
 
-_TO_ARCHIVE: dict[Kind, _Converter] = {Kind.DATE: _to_date, Kind.DATETIME: _to_moment}
-_FROM_ARCHIVE: dict[Kind, Callable[[object], Value]] = {Kind.DATE: str, Kind.DATETIME: str}
+def _to_micros(value: Value) -> object:
+    assert isinstance(value, timedelta)
+    return micros_of(value)
+
+
+def _from_micros(value: object) -> Value:
+    assert isinstance(value, int)
+    return of_micros(value)
+
+
+_TO_ARCHIVE: dict[Kind, _Converter] = {Kind.DATE: _to_date, Kind.DATETIME: _to_moment, Kind.TIME: _to_micros}
+_FROM_ARCHIVE: dict[Kind, Callable[[object], Value]] = {Kind.DATE: str, Kind.DATETIME: str, Kind.TIME: _from_micros}
 """``str`` of a date and a datetime is our canonical text."""

@@ -15,12 +15,12 @@ import binascii
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 
 from domains.errors import TypeViolation
-from domains.language import documents
+from domains.language import documents, durations
 from domains.language.exact import MAX_DIGITS, rounded, text_of_double
 from domains.language.functions.conversion import text_of, text_of_decimal
 from domains.language.json_rows import json_encoder, json_value
@@ -129,7 +129,14 @@ def _width_check(width: int) -> Callable[[Sequence[object]], None]:
 def _bounds(i: int, type: SqlType) -> dict[str, object]:
     """The names that :func:`_test` uses."""
     canonical = canonical_date if type.kind is Kind.DATE else canonical_datetime
-    bounds = {f"low{i}": type.low, f"high{i}": type.high, f"length{i}": type.length, f"canonical{i}": canonical}
+    bounds: dict[str, object] = {
+        f"low{i}": type.low,
+        f"high{i}": type.high,
+        f"length{i}": type.length,
+        f"canonical{i}": canonical,
+    }
+    if type.kind is Kind.TIME:
+        bounds |= {"timedelta": timedelta, "longest": durations.LONGEST}
     return {**bounds, f"members{i}": frozenset(type.members)}
 
 
@@ -155,6 +162,8 @@ def _test(v: str, i: int, type: SqlType) -> str:
         return f"type({v}) is float and {v} - {v} == 0.0 and {v}{unsigned}"
     if type.kind in (Kind.DATE, Kind.DATETIME):
         return f"type({v}) is str and canonical{i}({v}) is {v}"
+    if type.kind is Kind.TIME:
+        return f"type({v}) is timedelta and -longest <= {v} <= longest"
     return "False"
 
 
@@ -280,6 +289,8 @@ def _plain_text(value: object, place: _Place) -> str:
         return utc_text(value)
     if isinstance(value, date):
         return str(value)
+    if isinstance(value, timedelta):
+        return durations.text_of_time(value)
     raise place.refuse(value, "it is not a scalar value", "give text, a number or NULL")
 
 
@@ -359,12 +370,36 @@ def _datetime(value: object, _type: SqlType, place: _Place) -> str:
     return _moment(value, place, canonical_datetime, "'2026-01-31 08:00:00'")
 
 
+def _time(value: object, _type: SqlType, place: _Place) -> timedelta:
+    if isinstance(value, time) and value.tzinfo is None:
+        value = value.isoformat()
+    found: timedelta | None = None
+    if isinstance(value, timedelta):
+        found = value
+    elif isinstance(value, datetime) and value.tzinfo is None:
+        found = durations.of_moment(str(value))
+    elif isinstance(value, str):
+        found = durations.parsed(value)
+    elif isinstance(value, (int, float, Decimal)):
+        number = _number(value, place)
+        found = durations.of_number(number) if -_TIMES_BELOW < number < _TIMES_BELOW else None
+    if found is None:
+        raise place.refuse(value, "it is not a valid time", "write it like '10:11:12' or '-838:59:59.5'")
+    if not -durations.LONGEST <= found <= durations.LONGEST:
+        raise place.refuse(value, "it is out of range", "a TIME is at most 838:59:59")
+    return found
+
+
+_TIMES_BELOW = 839_00_00
+"""The first number beyond those of times."""
+
+
 def _json(value: object, _type: SqlType, place: _Place) -> str:
     """A text is JSON text; other values of Python and JSON are what they are."""
     try:
         if isinstance(value, (str, bytes, bytearray, memoryview)):
             return documents.canonical(_plain_text(value, place))
-        if isinstance(value, (date, datetime)):
+        if isinstance(value, (date, datetime, timedelta)):
             return documents.string_text(_plain_text(value, place))
         return documents.text_of_value(value)
     except documents.NotJson as error:
@@ -384,6 +419,7 @@ _COERCIONS: dict[Kind, Callable[[object, SqlType, _Place], Value]] = {
     Kind.BLOB: _blob,
     Kind.DATE: _date,
     Kind.DATETIME: _datetime,
+    Kind.TIME: _time,
     Kind.JSON: _json,
     Kind.NULL: _null,
 }

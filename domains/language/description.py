@@ -6,8 +6,10 @@ For people, not for parsing: functions carry our names, and brackets stand only 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 
+from domains.language.durations import text_of_time
 from domains.language.exact import text_of_double
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.conversion import text_of_decimal
@@ -59,6 +61,8 @@ def literal(value: Value) -> str:
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
+    if isinstance(value, timedelta):
+        return f"TIME'{text_of_time(value)}'"
     if isinstance(value, Decimal):
         return text_of_decimal(value)
     return text_of_double(value) if isinstance(value, float) else str(value)

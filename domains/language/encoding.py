@@ -13,6 +13,7 @@ float      ``20`` and 8 bytes: IEEE 754 with the sign bit flipped, or all bits w
 Decimal    ``31`` for zero; ``32`` exponent, significant digits, ``00``; ``30`` and the complement of that if negative
 str        ``40``, UTF-8 with ``00`` written ``00 ff``, then ``00 01``; so the order is by code point
 bytes      ``48``, else as str
+timedelta  its microseconds, as an int
 =========  =====================================================================================================
 
 Equal values have equal bytes (``1.0`` and ``1.00`` as Decimal, ``0.0`` and ``-0.0``). A descending value is the
@@ -25,9 +26,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 
 from domains.language.compiled import compiled
+from domains.language.durations import micros_of, of_micros
 from domains.language.exact import rounded
 from domains.language.types import Kind, Row, SqlType, Value
 
@@ -98,6 +101,10 @@ def _encode_blob(value: bytes) -> bytes:
     return _BLOB + value.replace(b"\x00", b"\x00\xff") + _END
 
 
+def _encode_time(value: timedelta) -> bytes:
+    return _encode_integer(micros_of(value))
+
+
 _BY_PYTHON_TYPE: dict[type, Callable[..., bytes]] = {
     type(None): _encode_null,
     int: _encode_integer,
@@ -106,6 +113,7 @@ _BY_PYTHON_TYPE: dict[type, Callable[..., bytes]] = {
     Decimal: _encode_decimal,
     str: _encode_text,
     bytes: _encode_blob,
+    timedelta: _encode_time,
 }
 
 
@@ -167,6 +175,7 @@ _BY_KIND: dict[Kind, Callable[..., bytes]] = {
     Kind.BLOB: _encode_blob,
     Kind.DATE: _encode_text,
     Kind.DATETIME: _encode_text,
+    Kind.TIME: _encode_time,
     Kind.JSON: _encode_text,
 }
 
@@ -240,7 +249,8 @@ def _value(body: bytes, type: SqlType) -> Value:
     if tag == 0x01:
         return None
     if tag == 0x11:
-        return int.from_bytes(rest, "big") - _SIGN
+        number = int.from_bytes(rest, "big") - _SIGN
+        return of_micros(number) if type.kind is Kind.TIME else number
     if tag in (0x10, 0x12):
         magnitude = int.from_bytes((rest.translate(COMPLEMENT) if tag == 0x10 else rest)[4:], "big")
         return -magnitude if tag == 0x10 else magnitude

@@ -1,5 +1,5 @@
 """Rows as JSON: INTEGER and DOUBLE are numbers, DECIMAL a string that keeps its digits, BLOB base64, JSON the value it
-is, and the rest text."""
+is, and the rest text, as TIME shows it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import orjson
 
 from domains.language.compiled import compiled
+from domains.language.durations import micros_of, of_micros, text_of_time
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import (
     UNKNOWN_GENERATION,
@@ -29,7 +31,8 @@ from domains.language.types import (
 
 # Table schemas and values as JSON: what the catalog of a store and the manifest of an archive are written in.
 #
-# A Decimal is ``{"decimal": "1.50"}`` and bytes are ``{"bytes": base64}``; all else is JSON's own.
+# A Decimal is ``{"decimal": "1.50"}``, bytes are ``{"bytes": base64}``, a TIME is ``{"microseconds": 5}``; all else is
+# JSON's own.
 
 
 def schema_to_json(schema: TableSchema) -> dict[str, Any]:
@@ -107,6 +110,8 @@ def value_to_json(value: Value) -> Any:
         return {"decimal": str(value)}
     if isinstance(value, bytes):
         return {"bytes": b64encode(value).decode()}
+    if isinstance(value, timedelta):
+        return {"microseconds": micros_of(value)}
     return value
 
 
@@ -115,7 +120,13 @@ def value_from_json(document: Any) -> Value:
         return document  # type: ignore[no-any-return]
     if "decimal" in document:
         return Decimal(document["decimal"])
+    if "microseconds" in document:
+        return of_micros(document["microseconds"])
     return b64decode(document["bytes"])
+
+
+NOT_OF_JSON = frozenset((Kind.DECIMAL, Kind.BLOB, Kind.TIME))
+"""Kinds whose values the ``json`` module does not take; :func:`json_value` makes texts of them."""
 
 
 def json_value(value: Value) -> Any:
@@ -124,7 +135,7 @@ def json_value(value: Value) -> Any:
         return format(value, "f")
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
-    return value
+    return text_of_time(value) if isinstance(value, timedelta) else value
 
 
 def json_encoder(columns: Sequence[Column]) -> Callable[[Row], bytes]:
@@ -138,7 +149,7 @@ def json_encoder(columns: Sequence[Column]) -> Callable[[Row], bytes]:
     for position, column in enumerate(columns):
         names[f"k{position}"] = column.name
         value = f"r[{position}]"
-        if column.type.kind in (Kind.DECIMAL, Kind.BLOB):
+        if column.type.kind in NOT_OF_JSON:
             value = f"json_value({value})"
         elif column.type.kind is Kind.JSON:
             value = f"nested({value})"

@@ -12,6 +12,7 @@ TEXT       ``str``                         CHAR, VARCHAR, TEXT, ENUM, SET; compa
 BLOB       ``bytes``
 DATE       ``str``, ``2026-01-31``         so that order, equality and JSON are those of the text
 DATETIME   ``str``, ``2026-01-31 08:00:00`` with ``.ffffff`` only where the fraction is not zero
+TIME       ``datetime.timedelta``          −838:59:59 to 838:59:59: ``durations.py``
 JSON       ``str``                         a document's one text: ``documents.py``
 NULL       ``None``                        the type of a bare NULL; every kind admits ``None``
 =========  ==============================  =====================================================
@@ -23,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-Value = None | int | float | str | bytes | Decimal
+Value = None | int | float | str | bytes | Decimal | timedelta
 Row = tuple[Value, ...]
 Delta = tuple[Row, int]
 """A row and its weight: +n inserts n copies, -n retracts them (a Z-set's element)."""
@@ -40,6 +42,7 @@ class Kind(StrEnum):
     BLOB = "BLOB"
     DATE = "DATE"
     DATETIME = "DATETIME"
+    TIME = "TIME"
     JSON = "JSON"
     NULL = "NULL"
 
@@ -78,6 +81,7 @@ TEXT = SqlType(Kind.TEXT, "TEXT")
 BLOB = SqlType(Kind.BLOB, "BLOB")
 DATE = SqlType(Kind.DATE, "DATE")
 DATETIME = SqlType(Kind.DATETIME, "DATETIME")
+TIME = SqlType(Kind.TIME, "TIME")
 JSON = SqlType(Kind.JSON, "JSON")
 NULL = SqlType(Kind.NULL, "NULL")
 

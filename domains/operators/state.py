@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from sys import getsizeof
 from typing import Generic, TypeVar
@@ -39,7 +40,7 @@ def row_bytes(row: Row) -> int:
     return size
 
 
-_VALUE_BYTES = {int: 32, type(None): 16, float: 24, Decimal: 104, bool: 32}
+_VALUE_BYTES = {int: 32, type(None): 16, float: 24, Decimal: 104, bool: 32, timedelta: 40}
 _value_bytes = _VALUE_BYTES.get
 
 
@@ -58,7 +59,7 @@ def row_weigher(types: Sequence[SqlType]) -> Callable[[Row], int]:
     return eval(f"lambda r: {fixed}" + "".join(f" + len(r[{at}] or '')" for at in texts))  # type: ignore[no-any-return]
 
 
-_NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.NULL)
+_NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME, Kind.NULL)
 
 
 class Index(ABC):

@@ -8,6 +8,7 @@ from disk: one that does not fit would break an operator in the middle of a step
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +24,7 @@ _VALUES: dict[Kind, tuple[type, ...]] = {
     Kind.BLOB: (bytes,),
     Kind.DATE: (str,),
     Kind.DATETIME: (str,),
+    Kind.TIME: (timedelta,),
     Kind.JSON: (str,),
     Kind.NULL: (),
 }

@@ -26,6 +26,7 @@ otherwise D is joined by ``p IS NULL`` and ``COALESCE(p, a constant)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
 
@@ -210,5 +211,6 @@ _SOME: dict[Kind, Value] = {
     Kind.BLOB: b"",
     Kind.DATE: "1970-01-01",
     Kind.DATETIME: "1970-01-01 00:00:00",
+    Kind.TIME: timedelta(),
 }
 """Some value of each kind, in the place of NULL."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from domains.errors import Unsupported
+from domains.language.durations import HOUR, MINUTE, SECOND
 from domains.language.expressions import Call, Constant
 from domains.language.functions import numeric_type
-from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
-from migrations.spark_sql.values import converted, decimal, literal, spark_type
+from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, TIME, Kind, SqlType
+from migrations.spark_sql.values import converted, decimal, literal, spark_type, time_part
 
 Written = Callable[[Call, Sequence[str]], str]
 
@@ -250,10 +251,12 @@ def _date_format(e: Call, texts: Sequence[str]) -> str:
     return f"date_format({moment}, {literal(''.join(parts), TEXT)})"
 
 
-def _part(form: str) -> Written:
-    """A part of a moment, as BIGINT."""
+def _part(form: str, unit: int = 0, most: int | None = None) -> Written:
+    """A part of a moment, as BIGINT; with ``unit``, that of a TIME too."""
 
     def write(e: Call, texts: Sequence[str]) -> str:
+        if unit and e.arguments[0].type.kind is Kind.TIME:
+            return time_part(texts[0], unit, most)
         return f"CAST({form.format(*_as(e, texts, DATETIME))} AS BIGINT)"
 
     return write
@@ -361,10 +364,12 @@ FUNCTIONS: dict[str, Written] = {
     "dayofweek": _part("dayofweek({0})"),
     "weekday": _part("weekday({0})"),
     "dayofyear": _part("dayofyear({0})"),
-    "hour": _part("hour({0})"),
-    "minute": _part("minute({0})"),
-    "second": _part("second({0})"),
-    "microsecond": _part("date_format({0}, 'SSSSSS')"),
+    "hour": _part("hour({0})", HOUR),
+    "minute": _part("minute({0})", MINUTE, 60),
+    "second": _part("second({0})", SECOND, 60),
+    "microsecond": _part("date_format({0}, 'SSSSSS')", 1, SECOND),
+    "time": _texts("{0}", TIME),
+    "time_to_sec": _texts(f"({{0}} div {SECOND}L)", TIME),
     "dayname": _texts("date_format({0}, 'EEEE')", DATETIME),
     "monthname": _texts("date_format({0}, 'MMMM')", DATETIME),
     "last_day": _texts("last_day(CAST({0} AS DATE))", DATETIME),

@@ -2,15 +2,17 @@
 
 INTEGER is BIGINT (DECIMAL(20,0) where it is unsigned), DECIMAL of scale s is DECIMAL(20+s, s): twenty digits before the
 point hold any integer, and leave room for those behind it that a product or a quotient needs before it is rounded.
-What does not fit fails the query (ANSI mode) and is never wrong.
+TIME is the BIGINT of its microseconds. What does not fit fails the query (ANSI mode) and is never wrong.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import assert_never
 
 from domains.errors import Unsupported
+from domains.language.durations import HOUR, MINUTE, SECOND, micros_of
 from domains.language.functions import comparison_type
 from domains.language.types import BIGINT, Kind, SqlType, Value
 
@@ -39,7 +41,7 @@ def spark_type(type: SqlType) -> str:
             return "DATE"
         case Kind.DATETIME:
             return "TIMESTAMP_NTZ"
-        case Kind.NULL:
+        case Kind.TIME | Kind.NULL:
             return "BIGINT"
 
 
@@ -67,6 +69,8 @@ def literal(value: Value, type: SqlType) -> str:
         return f"{value}L" if value >= 0 else f"({value}L)"
     if isinstance(value, float):
         return f"CAST('{value!r}' AS DOUBLE)"
+    if isinstance(value, timedelta):
+        return literal(micros_of(value), BIGINT)
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if type.kind is Kind.DATE:
@@ -115,7 +119,8 @@ def compared_with(text: str, type: SqlType, other: SqlType) -> str:
         raise Unsupported("a comparison of JSON, which Spark has not")
     if type.members and met in _NUMBERS:
         raise Unsupported("ENUM and SET as numbers, which Spark has not")
-    if (kind in _TEMPORAL and met in _NUMBERS) or (kind in _NUMBERS and met in _TEMPORAL):
+    times = (*_TEMPORAL, Kind.TIME)
+    if (kind in times and met in _NUMBERS) or (kind in _NUMBERS and met in times):
         raise Unsupported(f"{kind} compared with {met}, which Spark does otherwise")
     if kind in _EXACT and met in (*_EXACT, *_TEXTS):
         return text  # Numbers of different scales are compared as they are: exactly.
@@ -159,6 +164,8 @@ def _integer(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"CAST(date_format({text}, 'yyyyMMdd') AS BIGINT)"
         case Kind.DATETIME:
             return f"CAST(date_format({text}, 'yyyyMMddHHmmss') AS BIGINT)"
+        case Kind.TIME:
+            return _number_of_time(text)
         case Kind.INTEGER | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
         case _:
@@ -172,7 +179,7 @@ def _double(text: str, source: SqlType, target: SqlType) -> str | None:
         case Kind.TEXT:
             number = f"NULLIF(regexp_extract({text}, '{_NUMBER}', 1), '')"
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS DOUBLE))"
-        case Kind.DATE | Kind.DATETIME:
+        case Kind.DATE | Kind.DATETIME | Kind.TIME:
             return f"CAST({_integer(text, source, target)} AS DOUBLE)"
         case Kind.DOUBLE | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
@@ -190,7 +197,7 @@ def _decimal(text: str, source: SqlType, target: SqlType) -> str | None:
         case Kind.TEXT:
             number = f"NULLIF(regexp_extract({text}, '{_NUMBER}', 1), '')"
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS {decimal(target.scale)}))"
-        case Kind.DATE | Kind.DATETIME:
+        case Kind.DATE | Kind.DATETIME | Kind.TIME:
             return f"CAST({_integer(text, source, target)} AS {decimal(target.scale)})"
         case Kind.DECIMAL | Kind.BLOB | Kind.JSON | Kind.NULL:
             return None
@@ -208,6 +215,8 @@ def _text(text: str, source: SqlType, target: SqlType) -> str | None:
                 f"date_format({text}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')",
             )
             return f"IF(date_format({text}, 'SSSSSS') = '000000', {short}, {long})"
+        case Kind.TIME:
+            return _text_of_time(text)
         case Kind.BLOB:
             return f"decode({text}, 'UTF-8')"
         case Kind.JSON:
@@ -231,6 +240,44 @@ def _datetime(text: str, source: SqlType, target: SqlType) -> str | None:
     return f"CAST({text} AS TIMESTAMP_NTZ)" if source.kind is Kind.DATE else _try(text, source, "TIMESTAMP_NTZ")
 
 
+def _time(text: str, source: SqlType, target: SqlType) -> str | None:
+    if source.kind is Kind.DATE:
+        return f"IF({text} IS NULL, NULL, 0L)"
+    if source.kind is not Kind.DATETIME:
+        return None
+    seconds = f"((hour({text}) * 60L + minute({text})) * 60L + second({text}))"
+    return f"({seconds} * {SECOND}L + CAST(date_format({text}, 'SSSSSS') AS BIGINT))"
+
+
+def time_part(text: str, unit: int, most: int | None = None) -> str:
+    """How many whole units (in microseconds) a TIME is long, of ``most`` that make the next one."""
+    whole = f"(abs({text}) div {unit}L)"
+    return whole if most is None else f"({whole} % {most}L)"
+
+
+def _number_of_time(text: str) -> str:
+    hours, minutes, seconds = time_part(text, HOUR), time_part(text, MINUTE, 60), time_part(text, SECOND, 60)
+    return f"IF({text} < 0L, -1L, 1L) * (({hours} * 100L + {minutes}) * 100L + {seconds})"
+
+
+def _text_of_time(text: str) -> str:
+    def two(part: str) -> str:
+        return f"lpad(CAST({part} AS STRING), 2, '0')"
+
+    hours = f"CAST({time_part(text, HOUR)} AS STRING)"
+    micros = time_part(text, 1, SECOND)
+    parts = [
+        f"IF({text} < 0L, '-', '')",
+        f"IF(length({hours}) < 2, concat('0', {hours}), {hours})",
+        "':'",
+        two(time_part(text, MINUTE, 60)),
+        "':'",
+        two(time_part(text, SECOND, 60)),
+        f"IF({micros} = 0L, '', concat('.', lpad(CAST({micros} AS STRING), 6, '0')))",
+    ]
+    return f"concat({', '.join(parts)})"
+
+
 def _try(text: str, source: SqlType, target: str) -> str | None:
     return f"try_cast({text} AS {target})" if source.kind is Kind.TEXT else None
 
@@ -243,4 +290,5 @@ _MADE = {
     Kind.BLOB: _blob,
     Kind.DATE: _date,
     Kind.DATETIME: _datetime,
+    Kind.TIME: _time,
 }

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
 from domains.errors import BadRequest, Unsupported
 from domains.language.coercion import coerce
+from domains.language.coercion import text_of as shown
 from domains.language.expressions import Constant, Expression
 from domains.language.rewriting import fold
 from domains.language.temporal import utc_text
-from domains.language.types import BLOB, DATETIME, DOUBLE, Kind, TableColumn, Value, decimal_type
+from domains.language.types import BLOB, DATETIME, DOUBLE, TIME, TableColumn, Value, decimal_type
 from migrations.parse.reading import Parsed, exp, nodes, parse_select, position, text_of
 from migrations.query.expressions import calls, literals
 from migrations.query.expressions.scalar import Setting, scalar
@@ -89,11 +90,13 @@ def _single(value: Any, number: int) -> Value:
         return int(value)
     if isinstance(value, datetime):
         return utc_text(value)
-    if isinstance(value, date):
+    if isinstance(value, (date, time)):
         return str(value)
+    if isinstance(value, timedelta):
+        return value
     raise BadRequest(
         f"parameter {number} is of the type {type(value).__name__}",
-        hint="numbers, strings, bytes, dates and None are there, and lists of them for IN (?)",
+        hint="numbers, strings, bytes, dates, times and None are there, and lists of them for IN (?)",
     )
 
 
@@ -122,6 +125,8 @@ def constant_of(value: Value) -> Constant:
         return Constant(value, DOUBLE)
     if isinstance(value, bytes):
         return Constant(value, BLOB)
+    if isinstance(value, timedelta):
+        return Constant(value, TIME)
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or -exponent > literals.LARGEST_SCALE:
         return Constant(float(value), DOUBLE)
@@ -180,9 +185,8 @@ def _named(item: exp.Expr) -> exp.Expr:
 
 def _time(node: exp.Expr, now: str) -> exp.Expr:
     constant = calls.clock(calls.spelled(node)[0], Constant(now, DATETIME))
-    literal = f"'{constant.value!s}'"
-    written = literal if constant.type.kind is Kind.TEXT else f"CAST({literal} AS {constant.type})"
-    item: exp.Expr = parse_select(f"SELECT {written}").expressions[0]
+    assert constant.value is not None, "the clock gives a value"
+    item: exp.Expr = parse_select(f"SELECT CAST('{shown(constant.value)}' AS {constant.type})").expressions[0]
     for part in nodes(item):
         part._meta = None  # It stands nowhere in the text that was sent.
     return item

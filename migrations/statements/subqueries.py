@@ -8,9 +8,11 @@ statements of an application.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
+from domains.language.durations import text_of_time
 from domains.language.expressions import Expression
 from domains.language.functions import call
 from domains.language.types import Row, Value
@@ -34,6 +36,8 @@ def literal_node(value: Value) -> exp.Expr:
     if isinstance(value, bytes):
         # Bare it would be a number among numbers.
         return exp.Cast(this=exp.HexString(this=value.hex()), to=exp.DataType.build("BINARY", dialect="mysql"))
+    if isinstance(value, timedelta):
+        return exp.Cast(this=exp.Literal.string(text_of_time(value)), to=exp.DataType.build("TIME", dialect="mysql"))
     negative = value < 0
     text = _digits(-value if negative else value)
     node = exp.Literal(this=text, is_string=False)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import groupby
 from typing import Any
 
 from tests.campaign.judge import Expected
-from tests.campaign.kinds import Kind, Type
+from tests.campaign.kinds import SECOND, Kind, Type, duration
 from tests.campaign.queries import OrderKey
 
 
@@ -47,6 +48,10 @@ def canonical(value: Any, type: Type) -> Any:
             if isinstance(value, str | bool):
                 raise ValueError(f"{value!r} is no double")
             return float(f"{float(value):.9g}") + 0.0
+        case Kind.TIME:
+            if isinstance(value, str):
+                return duration(value) // SECOND
+            return value // SECOND if isinstance(value, timedelta) else int(value)
         case _:
             if not isinstance(value, str):
                 raise ValueError(f"{value!r} is no text")

@@ -15,7 +15,7 @@ from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Un
 from tests.campaign.asking_again import every_select, types_now
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge, Verdict
-from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
+from tests.campaign.kinds import SECOND, Kind, Type, Value, absent, draw, literal
 from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, relations, used_columns
 from tests.campaign.rendering import parameters, view_text
 from tests.campaign.statements import (
@@ -76,6 +76,8 @@ def _parameter_value(random: Random, parameter: Parameter, near: Mapping[int, Va
         value = near[parameter.id]
         if isinstance(value, float) and parameter.type.kind is Kind.DEC:
             value = Decimal(repr(value)).quantize(Decimal(1).scaleb(-parameter.type.scale))
+        if isinstance(value, int) and parameter.type.kind is Kind.TIME:
+            value = value * SECOND
         return [value, _one_value(random, parameter.type)] if parameter.kind == "in" else value
     if parameter.kind in ("limit", "offset"):
         return random.randint(0, 5)

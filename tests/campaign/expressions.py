@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.campaign.kinds import DATE, DBL, INT, TXT, Kind, Type, dec, draw
+from tests.campaign.kinds import DATE, DBL, INT, TIME, TXT, Kind, Type, dec, draw
 from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
@@ -35,6 +35,7 @@ class Expressions:
             Kind.DBL: self._double,
             Kind.TXT: self._text,
             Kind.DATE: self._date,
+            Kind.TIME: self._time,
         }
         if self.random.random() < 0.3:
             return self._choice(type, depth - 1)
@@ -80,7 +81,16 @@ class Expressions:
 
     def _integer(self, depth: int) -> Term:
         random = self.random
-        match random.randrange(14):
+        match random.randrange(15):
+            case 14:
+                text, judged = random.choice(
+                    (
+                        ("HOUR({0})", "(abs({0}) / 3600)"),
+                        ("MINUTE({0})", "(abs({0}) / 60 % 60)"),
+                        ("TIME_TO_SEC({0})", "{0}"),
+                    )
+                )
+                return call(INT, text, judged, self.value(TIME, depth))
             case 0 | 1 | 2:
                 return arithmetic(random.choice("+-*"), self.value(INT, depth), self.value(INT, min(depth, 1)))
             case 3:
@@ -170,7 +180,7 @@ class Expressions:
             case 0:
                 return call(TXT, "CONCAT({0}, {1})", "({0} || {1})", one, self.leaf(TXT))
             case 1:
-                number = as_text(self.leaf(random.choice((INT, dec(2), DATE))))
+                number = as_text(self.leaf(random.choice((INT, dec(2), DATE, TIME))))
                 return call(TXT, "CONCAT({0}, '-', {1})", "({0} || '-' || {1})", one, number)
             case 2:
                 name = random.choice(("UPPER", "LOWER"))
@@ -213,6 +223,21 @@ class Expressions:
              (f"({{0}} + INTERVAL {count} {unit})", 1))
         )  # fmt: skip
         return call(DATE, text, f"my_date_add({{0}}, {sign * count}, '{unit}')", one)
+
+    def _time(self, depth: int) -> Term:
+        random = self.random
+        one, two = self.value(TIME, min(depth, 0)), self.leaf(TIME)
+        match random.randrange(5):
+            case 0:
+                return call(TIME, "SEC_TO_TIME({0})", "my_clipped({0})", self.value(INT, min(depth, 0)))
+            case 1:
+                return call(TIME, "ADDTIME({0}, {1})", "my_clipped({0} + {1})", one, two)
+            case 2:
+                return call(TIME, "SUBTIME({0}, {1})", "my_clipped({0} - {1})", one, two)
+            case 3:
+                return call(TIME, "TIMEDIFF({0}, {1})", "my_clipped({0} - {1})", one, two)
+            case _:
+                return call(TIME, "CAST(CONCAT({0}) AS TIME)", "{0}", one)
 
     # --- conditions -----------------------------------------------------------------------------------------------
 

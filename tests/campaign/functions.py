@@ -15,6 +15,8 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from typing import Any
 
+from tests.campaign.kinds import time_text
+
 Number = int | float
 
 
@@ -148,6 +150,15 @@ def my_date_add(x: str, count: int, unit: str) -> str:
 
 def my_datediff(a: str, b: str) -> int:
     return (date.fromisoformat(a) - date.fromisoformat(b)).days
+
+
+def my_time_text(seconds: int) -> str:
+    return time_text(seconds)
+
+
+def my_clipped(seconds: int) -> int:
+    """MySQL's TIME ends at 838:59:59."""
+    return max(-3_020_399, min(seconds, 3_020_399))
 
 
 def my_date_part(x: str, part: str) -> int:
@@ -316,7 +327,7 @@ class Array:
 _ANY_NULL = (
     my_multiple, my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num,
     my_text_int, my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add,
-    my_datediff, my_date_part, my_date_format, my_last_day,
+    my_time_text, my_clipped, my_datediff, my_date_part, my_date_format, my_last_day,
 )  # fmt: skip
 
 

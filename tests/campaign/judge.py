@@ -10,13 +10,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from tests.campaign.functions import install, my_dec
-from tests.campaign.kinds import Kind, Value
+from tests.campaign.kinds import SECOND, Kind, Value
 from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Table
@@ -255,6 +255,8 @@ class Judge:
 
 def plain(value: Value) -> Any:
     """The value as SQLite holds it."""
+    if isinstance(value, timedelta):
+        return value // SECOND
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -285,4 +287,7 @@ def stored(column: Column, value: Any, table: Table) -> Any:
                 date.fromisoformat(value)
             except ValueError:
                 raise Refused from None
+        case Kind.TIME:
+            if isinstance(value, str):
+                raise Refused
     return value

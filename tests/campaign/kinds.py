@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from random import Random
 
-Value = None | int | float | str | Decimal
+Value = None | int | float | str | Decimal | timedelta
 
 
 class Kind(StrEnum):
@@ -16,6 +17,7 @@ class Kind(StrEnum):
     DBL = "dbl"
     TXT = "txt"
     DATE = "date"
+    TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ INT = Type(Kind.INT)
 DBL = Type(Kind.DBL)
 TXT = Type(Kind.TXT)
 DATE = Type(Kind.DATE)
+TIME = Type(Kind.TIME)
 
 
 def dec(scale: int) -> Type:
@@ -45,6 +48,8 @@ DECIMALS = ("0.00", "0.50", "1.25", "1.25", "2.00", "3.75", "-1.50", "10.10")
 DOUBLES = (0.0, 0.5, 1.5, 1.5, -2.25, 4.0)
 TEXTS = ("a", "a", "b", "b", "c", "d", "e", "", "B", "ab", "a_c", "1", "01", "2x", "été")
 DATES = ("2024-01-31", "2024-02-29", "2024-02-29", "2024-03-01", "2023-12-31", "2024-07-04")
+
+TIMES = ("00:00:00", "10:11:12", "10:11:12", "-01:00:00", "-00:00:01", "100:00:00", "99:59:59", "838:59:59")
 
 
 def draw(random: Random, type: Type) -> Value:
@@ -60,6 +65,8 @@ def draw(random: Random, type: Type) -> Value:
             return random.choice(TEXTS)
         case Kind.DATE:
             return random.choice(DATES)
+        case Kind.TIME:
+            return duration(random.choice(TIMES))
 
 
 def absent(type: Type) -> Value:
@@ -70,14 +77,31 @@ def absent(type: Type) -> Value:
         Kind.DBL: 77.5,
         Kind.TXT: "absent",
         Kind.DATE: "2031-01-01",
+        Kind.TIME: timedelta(hours=7),
     }
     return values[type.kind]
+
+
+SECOND = timedelta(seconds=1)
+
+
+def duration(text: str) -> timedelta:
+    hours, minutes, seconds = (int(part) for part in text.lstrip("-").split(":"))
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds) * (-1 if text.startswith("-") else 1)
+
+
+def time_text(seconds: int) -> str:
+    """As MySQL shows a TIME of whole seconds."""
+    hours, rest = divmod(abs(seconds), 3600)
+    return f"{'-' if seconds < 0 else ''}{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
 def literal(value: Value) -> str:
     """The value as SQL, the same in MySQL and SQLite."""
     if value is None:
         return "NULL"
+    if isinstance(value, timedelta):
+        return f"'{time_text(value // SECOND)}'"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, float):

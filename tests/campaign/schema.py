@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.campaign.kinds import DATE, DBL, INT, TXT, Type, Value, dec, draw, literal
+from tests.campaign.kinds import DATE, DBL, INT, TIME, TXT, Type, Value, dec, draw, literal
 
-_TYPES = ((INT, "INT", 6), (TXT, "VARCHAR(12)", 4), (dec(2), "DECIMAL(8,2)", 2), (DATE, "DATE", 2), (DBL, "DOUBLE", 1))
+_TYPES = (
+    (INT, "INT", 6),
+    (TXT, "VARCHAR(12)", 4),
+    (dec(2), "DECIMAL(8,2)", 2),
+    (DATE, "DATE", 2),
+    (DBL, "DOUBLE", 1),
+    (TIME, "TIME", 1),
+)
 _ALIASES = {"INT": ("INT", "BIGINT", "INTEGER"), "VARCHAR(12)": ("VARCHAR(12)", "VARCHAR(12)", "TEXT")}
 
 

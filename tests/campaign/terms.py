@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import MappingProxyType
 
-from tests.campaign.kinds import INT, Kind, Type, Value, dec, literal
+from tests.campaign.kinds import INT, SECOND, Kind, Type, Value, dec, literal
 
 NOTHING_MOVED: Mapping[str, str] = MappingProxyType({})
 
@@ -70,6 +71,8 @@ def constant(value: Value, type: Type) -> Term:
     text = literal(value)
     if type.kind is Kind.DATE and value is not None:
         return Term(type, f"CAST({text} AS DATE)", text, constant=True)
+    if isinstance(value, timedelta):
+        return Term(type, f"CAST({text} AS TIME)", str(value // SECOND), constant=True)
     return Term(type, text, text, constant=True)
 
 
@@ -135,6 +138,8 @@ def as_text(term: Term) -> Term:
     """What the term looks like inside CONCAT."""
     if term.type.kind in (Kind.TXT, Kind.DATE):
         return term
+    if term.type.kind is Kind.TIME:
+        return Term(term.type, "{0}", "my_time_text({0})", (term,))
     return Term(term.type, "{0}", f"my_text({{0}}, {term.type.scale})", (term,))
 
 

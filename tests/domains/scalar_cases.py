@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 from domains.language.compile import (
@@ -60,7 +61,9 @@ def is_canonical(value: Value, declared: SqlType) -> bool:
         )
     if declared.kind is Kind.DOUBLE:
         return value.__class__ is float and value - value == 0.0 and str(value) != "-0.0"
-    expected = {Kind.INTEGER: int, Kind.BLOB: bytes, Kind.NULL: type(None)}.get(declared.kind, str)
+    expected = {Kind.INTEGER: int, Kind.BLOB: bytes, Kind.TIME: timedelta, Kind.NULL: type(None)}.get(
+        declared.kind, str
+    )
     return value.__class__ is expected
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -21,6 +21,7 @@ from domains.language.types import (
     DOUBLE,
     NULL,
     TEXT,
+    TIME,
     Column,
     Kind,
     SqlType,
@@ -62,6 +63,10 @@ ACCEPTED = [
     (True, TEXT, "1"),
     (1.0, TEXT, "1"),
     (Decimal("1.50"), TEXT, "1.50"),
+    ("-838:59:59", TIME, -timedelta(hours=838, minutes=59, seconds=59)),
+    (101112, TIME, timedelta(hours=10, minutes=11, seconds=12)),
+    ("1 2:03", TIME, timedelta(days=1, hours=2, minutes=3)),
+    (time(10, 30), TIME, timedelta(hours=10, minutes=30)),
     (b"abc", TEXT, "abc"),
     (date(2026, 1, 31), TEXT, "2026-01-31"),
     (b"ab", BINARY, b"ab"),
@@ -94,6 +99,10 @@ REFUSED = [
     ("1e999999999", INT, "out of range"),
     (float("nan"), INT, "not a finite number"),
     (Decimal("sNaN"), TWO, "not a finite number"),
+    ("839:00:00", TIME, "out of range"),
+    (timedelta(days=35), TIME, "out of range"),
+    ("10:60:00", TIME, "not a valid time"),
+    ("10:00:00+02:00", TIME, "not a valid time"),
     ("abc", INT, "not a number"),
     ("12abc", INT, "not a number"),
     ("", INT, "not a number"),

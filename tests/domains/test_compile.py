@@ -21,7 +21,7 @@ from domains.language.compile import (
 )
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import FUNCTIONS, call
-from domains.language.functions.intervals import COMPOUND
+from domains.language.functions.temporal.intervals import COMPOUND
 from domains.language.rewriting import FoldBudget, emitter
 from domains.language.types import (
     BIGINT,

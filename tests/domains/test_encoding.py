@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from domains.language.encoding import encode_key, encode_order, encode_value, key_encoder, row_encoder, value_end
-from domains.language.types import BIGINT, BLOB, DATE, DOUBLE, NULL, TEXT, Row, SqlType, Value, decimal_type
+from domains.language.types import BIGINT, BLOB, DATE, DOUBLE, NULL, TEXT, TIME, Row, SqlType, Value, decimal_type
 
 VALUES: dict[SqlType, st.SearchStrategy[Any]] = {
     BIGINT: st.one_of(
@@ -24,6 +24,7 @@ VALUES: dict[SqlType, st.SearchStrategy[Any]] = {
     TEXT: st.one_of(st.text(), st.text(alphabet="\x00\x01ab\xff\ud800")),
     DATE: st.dates().map(str),
     BLOB: st.one_of(st.binary(), st.lists(st.sampled_from([0, 1, 254, 255])).map(bytes)),
+    TIME: st.timedeltas(),
     NULL: st.none(),
 }
 

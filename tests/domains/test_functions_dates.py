@@ -8,7 +8,7 @@ from scalar_cases import Day, Moment, Unit, dec, evaluate
 from domains.errors import Unsupported
 from domains.language.expressions import Constant, Field
 from domains.language.functions import call
-from domains.language.functions.dates import week
+from domains.language.functions.temporal.dates import week
 from domains.language.types import BIGINT, DATE, DATETIME, TEXT, Value
 
 PARTS = [

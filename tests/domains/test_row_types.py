@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,7 @@ from domains.language.types import (
     DATETIME,
     DOUBLE,
     TEXT,
+    TIME,
     Kind,
     SqlType,
     TableColumn,
@@ -28,10 +30,10 @@ from domains.plan.packets import Failed, Insert, Reply, RequestId, Write, Writte
 from domains.store.memory_store import MemoryStore
 from domains.store.row_types import RowTypes
 
-TYPES = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME)
+TYPES = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME, TIME)
 ALL = TableSchema("t", tuple(TableColumn(type.name, type) for type in TYPES))
-RIGHT: tuple[Any, ...] = (1, 0, 0.5, Decimal("1.50"), "a", b"a", "2026-01-31", "2026-01-31 08:00:00")
-WRONG: tuple[Any, ...] = ("1", "0", "0.5", 1.5, b"a", "a", 20260131, 1.0)
+RIGHT: tuple[Any, ...] = (1, 0, 0.5, Decimal("1.50"), "a", b"a", "2026-01-31", "2026-01-31 08:00:00", timedelta(1))
+WRONG: tuple[Any, ...] = ("1", "0", "0.5", 1.5, b"a", "a", 20260131, 1.0, "10:00:00")
 
 
 def test_each_type_has_its_values_and_null() -> None:
@@ -43,7 +45,7 @@ def test_each_type_has_its_values_and_null() -> None:
         assert misfit is not None
         assert misfit[0] == 1
         assert TYPES[at].name in misfit[1]
-    assert types.misfit([RIGHT[:-1]]) == (0, "a row of 7 values for 8 columns")
+    assert types.misfit([RIGHT[:-1]]) == (0, "a row of 8 values for 9 columns")
 
 
 TINYINT = SqlType(Kind.INTEGER, "TINYINT", low=-128, high=127)

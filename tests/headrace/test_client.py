@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from math import inf, nan
 from pathlib import Path
@@ -311,6 +311,7 @@ def test_values() -> None:
     assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31",{"BLOB":"/w=="},true]'
     assert [to_text(each) for each in values[:5]] == ["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", "1"]
     assert to_json([None, 1]) == b"[null,1]"
+    assert to_json([time(8), -timedelta(hours=30, microseconds=5)]) == b'["08:00:00","-30:00:00.000005"]'
     assert to_json([None, UUID(int=1)]) == b'[null,"00000000-0000-0000-0000-000000000001"]'
     assert to_text(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
     for wrong in (object(), {(): 2}, "\ud800", [nan], [{"x": -inf}], [2**70, nan], Decimal("NaN")):
@@ -337,12 +338,13 @@ def test_reads_have_pythons_types(where: str, shared: Callable[[str], str], tmp_
         "at": datetime(2026, 1, 31, 8, 0, 0, 250_000),
         "due": date(2026, 1, 31),
         "body": b"\xff\x00",
+        "took": -timedelta(hours=100, seconds=1, microseconds=500_000),
         "none": None,
     }
     with connect(shared("local")) if where == "server" else embedded(tmp_path) as db:
         db.execute(
             "CREATE TABLE bills (id INT PRIMARY KEY, paid DECIMAL(30,2), text TEXT, at DATETIME, due DATE, body BLOB,"
-            " none TIMESTAMP); CREATE VIEW BillsById AS SELECT * FROM bills WHERE id = ?;"
+            " took TIME, none TIMESTAMP); CREATE VIEW BillsById AS SELECT * FROM bills WHERE id = ?;"
             " CREATE VIEW DueAt AS SELECT id, due FROM bills WHERE at = ?; CREATE VIEW Ids AS SELECT id FROM bills"
         )
         written = db.table("bills").insert({**bill, "at": datetime(2026, 1, 31, 10, 0, 0, 250_000, berlin)})

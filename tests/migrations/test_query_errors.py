@@ -74,7 +74,6 @@ UNSUPPORTED = {
     "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
     "SELECT id FROM stories WHERE id IN (?) EXCEPT SELECT id FROM users WHERE boss IN (?)": "UNION whose branches",
     "SELECT title FROM stories WHERE id IN (:x) EXCEPT SELECT name FROM users WHERE id IN (:x)": "below EXCEPT",
-    "SELECT STR_TO_DATE(title, '%H:%i') FROM stories": "time of day",
     "SELECT STR_TO_DATE(title, '%X %V %W') FROM stories": 'by "%V"',
     "SELECT s.id FROM stories s RIGHT JOIN LATERAL (SELECT s.id AS n FROM users) x ON TRUE": "RIGHT JOIN of LATERAL",
     "SELECT s.id FROM stories s, LATERAL (SELECT s.id AS n FROM users) x RIGHT JOIN users ON TRUE": "behind a comma",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import HeadraceError, SqlError, Unsupported
-from domains.language.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, JSON, TEXT, YEAR, Kind, SqlType
+from domains.language.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, JSON, TEXT, TIME, YEAR, Kind, SqlType
 from tests.migrations.statement_catalog import schema_of
 
 
@@ -58,6 +58,7 @@ TYPES: list[tuple[str, SqlType]] = [
     ("DATE", DATE),
     ("DATETIME", DATETIME),
     ("DATETIME(6)", DATETIME),
+    ("TIME(3)", TIME),
     ("TIMESTAMP", SqlType(Kind.DATETIME, "TIMESTAMP")),
     ("TIMESTAMP(3)", SqlType(Kind.DATETIME, "TIMESTAMP")),
 ]
@@ -69,7 +70,6 @@ def test_a_declared_type_becomes(declared: str, expected: SqlType) -> None:
 
 
 REFUSED: list[tuple[str, type[HeadraceError], str]] = [
-    ("TIME", Unsupported, "the type TIME (use INT (seconds) or DATETIME)"),
     ("BIT(65)", SqlError, "BIT(65) is not possible (1 to 64 bits)"),
     ("ENUM()", SqlError, "ENUM wants 1 to 65535 members, each once"),
     ("GEOMETRY", Unsupported, "the type GEOMETRY"),

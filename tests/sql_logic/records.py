@@ -9,7 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-_TOKEN = re.compile(r"\s*(\[|\]|,|'(?:[^']|'')*'|[^\s,\[\]]+)")
+from domains.language.durations import parsed
+
+_TOKEN = re.compile(r"\s*(\[|\]|,|(?:TIME)?'(?:[^']|'')*'|[^\s,\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ def parse_value(text: str) -> Any:
         return None
     if text.startswith("'"):
         return text[1:-1].replace("''", "'")
+    if text.startswith("TIME'"):
+        return parsed(text[5:-1])
     if "e" in text:
         return float(text)
     return Decimal(text) if "." in text else int(text)

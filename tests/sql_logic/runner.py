@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from domains.errors import HeadraceError
+from domains.language.durations import text_of_time
 from tests.campaign.subject import Setting, Subject, SubjectFactory
 from tests.sql_logic.records import Expect, LookUp, Query, Record, Restart, Statement, read_records
 
@@ -147,6 +149,8 @@ def _key(value: Any) -> Any:
 
 
 def _as_expected(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return text_of_time(value)
     return _key(float(f"{value:.12g}") if isinstance(value, float) else value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from domains.language.types import BIGINT, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.language.types import BIGINT, TEXT, TIME, Delta, Row, TableColumn, TableSchema, decimal_type
 from domains.store.memory_store import MemoryStore
 from worker.rocks import RocksStore
 
@@ -23,7 +24,7 @@ KEYED = TableSchema(
     primary_key=(1,),
     indexes=((2,), (0, 2)),
 )
-ADDED = [TableColumn("c", BIGINT, default=5, has_default=True), TableColumn("d", TEXT)]
+ADDED = [TableColumn("c", BIGINT, default=5, has_default=True), TableColumn("d", TIME)]
 
 
 class Twins(RuleBasedStateMachine):
@@ -61,7 +62,7 @@ class Twins(RuleBasedStateMachine):
         for row, weight in self.memory.table("bag").find((), ()):
             if data.draw(st.booleans()):
                 deltas.append((row, -data.draw(st.integers(1, weight))))
-        extra = st.tuples(st.sampled_from([5, None]), st.sampled_from([None, "d"]))
+        extra = st.tuples(st.sampled_from([5, None]), st.sampled_from([None, -timedelta(hours=1)]))
         rows = st.tuples(st.none() | st.integers(0, 2), WORDS, extra)
         for a, b, more in data.draw(st.lists(rows, max_size=4, unique=True)):
             row: Row = (a, b, *more)[:width]

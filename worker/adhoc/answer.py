@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Any
 
 from domains.engine.evaluation import NOWHERE, Evaluation, EvaluationPlan, Slices
-from domains.language.json_rows import json_value, page_values
+from domains.language.json_rows import NOT_OF_JSON, json_value, page_values
 from domains.language.types import Column, Delta, Kind, Row, TableSchema
 from domains.plan.graph import Columns, NodeIndex
 from domains.store.storage import StoredRows, TableRows
@@ -45,7 +45,7 @@ def answered(
         return iter([measured.rows_of(_rows_of(measured, question))])
     parts = answer_rows(question, tables, most=most, elsewhere=elsewhere)
     kinds = [column.type.kind for column in question.plan.nodes[-1].columns[: question.plan.reader.visible]]
-    if {Kind.DECIMAL, Kind.BLOB, Kind.NULL}.isdisjoint(kinds):
+    if (NOT_OF_JSON | {Kind.NULL}).isdisjoint(kinds):
         return parts
     return ([tuple(map(json_value, row)) for row in part] for part in parts)
 

@@ -1,8 +1,8 @@
 """``encode`` and ``decode``: an object of the vocabulary as msgpack, and back.
 
 A class is packed as a tuple of its name and its fields, by a generated function; the functions for packets of every
-step are written by hand. Decimals and integers beyond 64 bits are msgpack extensions. Text may hold half a surrogate
-pair, as Python's may.
+step are written by hand. Decimals, TIMEs and integers beyond 64 bits are msgpack extensions. Text may hold half a
+surrogate pair, as Python's may.
 
 Figures on one core, to encode and to decode: a LinkUpdate with one row of three values 0.8 and 2.4 µs, each further row
 0.15 and 0.2 µs; with a Fill of one row instead 1.3 and 3.6 µs; an Upquery 0.5 and 1.9 µs; a Write of one row 1.0 and
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from datetime import timedelta
 from decimal import Decimal
 from threading import local
 from types import NoneType
@@ -21,6 +22,7 @@ from typing import Any, get_type_hints
 import msgpack
 
 from domains.errors import HeadraceError, LimitExceeded
+from domains.language.durations import micros_of, of_micros
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import SqlType
 from domains.plan.graph import NodeIndex
@@ -215,6 +217,8 @@ DECIMAL = 1
 """Extension: a Decimal's text."""
 BIG_INTEGER = 2
 """Extension: an integer beyond 64 bits, two's complement, most significant byte first."""
+TIME = 3
+"""Extension: the microseconds of a TIME, like those integers."""
 
 _MISTAKES = (
     Misfit,
@@ -278,8 +282,11 @@ def _unpack_any(packed: Any) -> Any:
 def _extend(value: Any) -> msgpack.ExtType:
     if type(value) is Decimal:
         return msgpack.ExtType(DECIMAL, str(value).encode())
+    code = BIG_INTEGER
+    if type(value) is timedelta:
+        code, value = TIME, micros_of(value)
     assert type(value) is int, f"no way to send a {type(value).__name__}"
-    return msgpack.ExtType(BIG_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+    return msgpack.ExtType(code, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
 def _extended(code: int, data: bytes) -> Any:
@@ -287,6 +294,8 @@ def _extended(code: int, data: bytes) -> Any:
         return Decimal(data.decode("ascii"))
     if code == BIG_INTEGER:
         return int.from_bytes(data, "big", signed=True)
+    if code == TIME:
+        return of_micros(int.from_bytes(data, "big", signed=True))
     raise Misfit
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 from inspect import isclass
@@ -20,7 +21,7 @@ from typing import Any, NewType, Union, get_args, get_origin
 Pack = Callable[[Any], Any]
 Unpack = Callable[[Any], Any]
 
-LEAVES: frozenset[type] = frozenset((NoneType, bool, int, float, str, bytes, Decimal))
+LEAVES: frozenset[type] = frozenset((NoneType, bool, int, float, str, bytes, Decimal, timedelta))
 
 
 class Misfit(Exception):

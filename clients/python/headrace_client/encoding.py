@@ -6,14 +6,15 @@ import base64
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from headrace_client.errors import BadRequest
 
-# Values that JSON has no type for, as Python's: DECIMAL as ``Decimal``, DATE and DATETIME as those of ``datetime``.
+# Values that JSON has no type for, as Python's: DECIMAL as ``Decimal``; DATE and DATETIME as those of ``datetime``, and
+# TIME as its ``timedelta``.
 #
 # In an answer they are strings, and so is a text. The answers of look-ups name their columns in the header
 # ``Headrace-Types``, by place, for each view that was asked for; those of SQL give the type of each column::
@@ -26,10 +27,21 @@ HEADER = "Headrace-Types"
 
 Convert = Callable[[Any], Any]
 
+
+def _duration(text: str) -> timedelta:
+    """Of ``-838:59:59.5``."""
+    hours, minutes, seconds = text.lstrip("-").split(":")
+    whole, _, fraction = seconds.partition(".")
+    micros = int(fraction.ljust(6, "0")) if fraction else 0
+    found = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(whole), microseconds=micros)
+    return -found if text.startswith("-") else found
+
+
 _BY_KIND: dict[str, Convert] = {
     "DECIMAL": Decimal,
     "DATE": date.fromisoformat,
     "DATETIME": datetime.fromisoformat,
+    "TIME": _duration,
     "BLOB": b64decode,
 }
 _BY_NAME: dict[str, Convert] = {
@@ -158,8 +170,13 @@ def _plain(value: Any) -> str:
         return format(value, "f")
     if isinstance(value, datetime):
         return _in_utc(value).isoformat(" ")
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
+        sign = "-" if value < timedelta() else ""
+        fraction = f".{micros:06d}" if micros else ""
+        return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, UUID):

@@ -9,7 +9,7 @@ follow MySQL 8 with binary collation, and never raise for data: what has no valu
 
     type_rules   which type two types meet in           arithmetic  numeric  text  digests
     conversion   one kind's value as another's          comparands  comparison  logic  matching
-    source       Function, Emitter: writing Python      dates  intervals  casts  json/
+    source       Function, Emitter: writing Python      casts  temporal/  json/
 
 Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
 DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
@@ -24,14 +24,14 @@ from domains.language.functions import (
     casts,
     comparands,
     comparison,
-    dates,
     digests,
-    intervals,
     logic,
     matching,
     numeric,
+    temporal,
     text,
 )
+from domains.language.functions.conversion import refuse_day_of_time
 from domains.language.functions.json import FUNCTIONS as JSON_FUNCTIONS
 from domains.language.functions.source import Emitter, Function
 from domains.language.functions.type_rules import UNSIGNED, common_type, comparison_type, numeric_type, quotient_scale
@@ -62,8 +62,7 @@ FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
     **text.TEXT_SEARCH,
     **digests.FUNCTIONS,
-    **dates.FUNCTIONS,
-    **intervals.FUNCTIONS,
+    **temporal.FUNCTIONS,
     **casts.FUNCTIONS,
     **JSON_FUNCTIONS,
 }
@@ -88,6 +87,8 @@ def result_type(name: str, argument_types: tuple[SqlType, ...]) -> SqlType:
 def call(name: str, *arguments: Expression, type: SqlType | None = None) -> Call:
     """A typed call. ``type`` is CAST's target; any other call is converted to it where it differs from its own."""
     function = _function(name, len(arguments))
+    if name == "cast" and type is not None:
+        refuse_day_of_time(arguments[0].type, type)
     if type is None:
         types = tuple(argument.type for argument in arguments)
         type = function.refine(arguments) if function.refine else function.result_type(types)

@@ -9,6 +9,8 @@ judge's SQL all ask here, so a comparison means the same wherever it is made::
     DOUBLE             text, BLOB          as DOUBLE
     text               BLOB                as bytes
     DATE, DATETIME     each other, text    as DATETIME; a text that names no moment is NULL
+    TIME               text                as TIME; a text that names no time is NULL
+    TIME               number              as numbers: 101112.5 for 10:11:12.5
     DATE, DATETIME     number              as numbers: 20260131 for a day, 20260131080000.5 for a moment
     JSON               anything            as JSON, a text as a JSON string: 1 and 1.0 are equal
 
@@ -20,12 +22,15 @@ stands for a value elsewhere (a key of a join, a look-up by a constant) is made 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import lru_cache, partial
 from typing import Any
 
 from domains.errors import TypeViolation
 from domains.language import documents
+from domains.language.durations import number_of_time, of_number
+from domains.language.durations import parsed as parsed_time
 from domains.language.exact import EXACT, MAX_SCALE, quantum, zero
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.conversion import (
@@ -83,6 +88,10 @@ def comparable(type: SqlType, other: SqlType) -> Converter | None:
         return place_of(type)
     if kind in _TEXTS and met in _EXACT:
         return number_of_text if kind is Kind.TEXT else _number_of_blob
+    if kind is Kind.TIME and met in _NUMBERS:
+        return number_of_time
+    if met is Kind.TIME and kind in _NUMBERS:
+        return partial(_exact_number, kind=Kind.DECIMAL) if kind is Kind.DOUBLE else None
     if kind in _TEMPORAL and met in _NUMBERS:
         return integer_of_moment if kind is Kind.DATE else _number_of_moment
     if kind in _NUMBERS and met in _TEMPORAL:
@@ -183,7 +192,9 @@ def comparand(constant: Constant, type: SqlType) -> Comparand | None:
         return None
     if kind in _TEMPORAL:
         return _moment(value, given, kind)
-    if given in _TEMPORAL:
+    if kind is Kind.TIME:
+        return _time(value, given)
+    if given in _TEMPORAL or given is Kind.TIME:
         return None
     if kind is Kind.DOUBLE:
         convert = converter(constant.type, DOUBLE)
@@ -226,6 +237,23 @@ def _moment(value: Value, given: Kind, kind: Kind) -> Comparand | None:
     return Comparand(moment[:10], moment.endswith(_MIDNIGHT))
 
 
+def _time(value: Value, given: Kind) -> Comparand | None:
+    if isinstance(value, timedelta):
+        return Comparand(value)
+    if isinstance(value, (int, float, Decimal)):
+        found = of_number(value) if -_TIMES_BELOW < value < _TIMES_BELOW else None
+        equal = found is not None and number_of_time(found) == _exact_number(value, Kind.DECIMAL)
+        return Comparand(found) if equal else None  # It is compared as a number, which is no time.
+    assert isinstance(value, (str, bytes))
+    if given in _TEMPORAL:
+        return None
+    return Comparand(parsed_time(value if isinstance(value, str) else text_of_blob(value)))
+
+
+_TIMES_BELOW = 839_00_00
+"""The first number beyond those of times."""
+
+
 def _moment_of_number(number: float | Decimal) -> str | None:
     """The moment whose number this is; None where there is none. :func:`_number_of_moment` leads back."""
     exact = _as_moment(number)
@@ -257,7 +285,7 @@ def keys(left: Expression, right: Expression) -> tuple[Expression, Expression]:
 
 def _is_key(type: SqlType, other: SqlType) -> bool:
     exact = type.kind in _EXACT and other.kind in _TEXTS
-    return exact or (type.kind in _TEMPORAL and other.kind in _NUMBERS)
+    return exact or (type.kind in (*_TEMPORAL, Kind.TIME) and other.kind in _NUMBERS)
 
 
 def _cast(e: Expression, target: SqlType) -> Expression:
@@ -272,7 +300,8 @@ def is_determined(type: SqlType, other: SqlType) -> bool:
     """Whether one value alone of a type is equal to a given one of another: many a text is 0 as a number."""
     if Kind.JSON in (type.kind, other.kind):
         return False
-    if type.kind in _TEMPORAL | _NUMBERS and other.kind in (_NUMBERS if type.kind in _TEMPORAL else _TEMPORAL):
+    times = _TEMPORAL | {Kind.TIME}
+    if type.kind in times | _NUMBERS and other.kind in (_NUMBERS if type.kind in times else times):
         return _is_key(type, other)
     kind, compared = type.kind, comparison_type(type, other).kind
     if compared is Kind.DOUBLE and kind is Kind.INTEGER:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.comparands import comparable, settled
-from domains.language.functions.conversion import Converter, double_of_number
-from domains.language.functions.logic import boolean
-from domains.language.functions.source import Emitter, Function, is_bound, registry
+from domains.language.functions.conversion import Converter, double_of_number, refuse_day_of_time
+from domains.language.functions.source import Emitter, Function, Types, is_bound, registry
 from domains.language.types import BOOL, DOUBLE, SqlType, Value
 
 
@@ -33,6 +32,14 @@ def _constant(e: Constant, convert: Converter | None) -> Value:
     return e.value if convert is None or e.value is None else convert(e.value)
 
 
+def _compared_type(types: Types) -> SqlType:
+    """:raises Unsupported: a TIME meets a day."""
+    for other in types[1:]:
+        refuse_day_of_time(types[0], other)
+        refuse_day_of_time(other, types[0])
+    return BOOL
+
+
 def _comparison(name: str, symbol: str, opposite: str) -> Function:
     def condition(emitter: Emitter, call: Call, operator: str) -> str:
         sides = compared(emitter, *call.arguments)
@@ -53,7 +60,7 @@ def _comparison(name: str, symbol: str, opposite: str) -> Function:
     def falsity(emitter: Emitter, call: Call) -> str:
         return condition(emitter, call, opposite)
 
-    return Function(name, (2, 2), boolean, value, truth, falsity)
+    return Function(name, (2, 2), _compared_type, value, truth, falsity)
 
 
 def _identical(emitter: Emitter, call: Call) -> str:
@@ -155,7 +162,7 @@ FUNCTIONS = registry(
     _comparison("le", "<=", ">"),
     _comparison("gt", ">", "<="),
     _comparison("ge", ">=", "<"),
-    Function("null_safe_eq", (2, 2), boolean, _identical_value, _identical, _different),
-    Function("between", (3, 3), boolean, _between_value, _between_truth, _between_falsity),
-    Function("in", (2, None), boolean, _in_value, _in_truth, _in_falsity),
+    Function("null_safe_eq", (2, 2), _compared_type, _identical_value, _identical, _different),
+    Function("between", (3, 3), _compared_type, _between_value, _between_truth, _between_falsity),
+    Function("in", (2, None), _compared_type, _in_value, _in_truth, _in_falsity),
 )

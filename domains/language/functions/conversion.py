@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
+from domains.errors import Unsupported
 from domains.language import documents
+from domains.language.durations import document_of_time, integer_of_time, of_moment, of_number, of_text, text_of_time
 from domains.language.exact import MAX_DIGITS, rounded, rounded_integer, text_of_double
 from domains.language.temporal import canonical_date, canonical_datetime, datetime_of_number
 from domains.language.types import Kind, SqlType, Value
@@ -137,6 +140,10 @@ def _moment_of_document(text: str) -> str | None:
     return canonical_datetime(unquoted(text))
 
 
+def _time_of_document(text: str) -> timedelta | None:
+    return of_text(unquoted(text))
+
+
 def document_of_moment(text: str) -> str:
     """As MySQL has a DATETIME in JSON: a string with all six digits of the fraction."""
     return f'"{text}{"" if len(text) > 19 else ".000000"}"'
@@ -154,7 +161,7 @@ def text_of_blob(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def text_of(value: int | float | str | bytes | Decimal) -> str:
+def text_of(value: int | float | str | bytes | Decimal | timedelta) -> str:
     """A canonical value as CONCAT and GROUP_CONCAT show it."""
     if isinstance(value, str):
         return value
@@ -162,6 +169,8 @@ def text_of(value: int | float | str | bytes | Decimal) -> str:
         return text_of_blob(value)
     if isinstance(value, float):
         return text_of_double(value)
+    if isinstance(value, timedelta):
+        return text_of_time(value)
     return text_of_decimal(value) if isinstance(value, Decimal) else str(value)
 
 
@@ -210,6 +219,16 @@ _DIRECT: dict[tuple[Kind, Kind], Converter] = {
     (Kind.INTEGER, Kind.DATETIME): datetime_of_number,
     (Kind.DATE, Kind.DATETIME): _at_midnight,
     (Kind.TEXT, Kind.DATETIME): canonical_datetime,
+    (Kind.TIME, Kind.INTEGER): integer_of_time,
+    (Kind.TIME, Kind.TEXT): text_of_time,
+    (Kind.INTEGER, Kind.TIME): of_number,
+    (Kind.DOUBLE, Kind.TIME): of_number,
+    (Kind.DECIMAL, Kind.TIME): of_number,
+    (Kind.TEXT, Kind.TIME): of_text,
+    (Kind.DATE, Kind.TIME): of_moment,
+    (Kind.DATETIME, Kind.TIME): of_moment,
+    (Kind.JSON, Kind.TIME): _time_of_document,
+    (Kind.TIME, Kind.JSON): document_of_time,
     (Kind.JSON, Kind.INTEGER): integer_of_document,
     (Kind.JSON, Kind.DOUBLE): double_of_document,
     (Kind.JSON, Kind.DATE): _day_of_document,
@@ -231,6 +250,10 @@ _THROUGH: dict[tuple[Kind, Kind], Kind] = {
     (Kind.BLOB, Kind.DECIMAL): Kind.TEXT,
     (Kind.BLOB, Kind.DATE): Kind.TEXT,
     (Kind.BLOB, Kind.DATETIME): Kind.TEXT,
+    (Kind.BLOB, Kind.TIME): Kind.TEXT,
+    (Kind.TIME, Kind.BLOB): Kind.TEXT,
+    (Kind.TIME, Kind.DOUBLE): Kind.INTEGER,
+    (Kind.TIME, Kind.DECIMAL): Kind.INTEGER,
     (Kind.DATE, Kind.DOUBLE): Kind.INTEGER,
     (Kind.DATETIME, Kind.DOUBLE): Kind.INTEGER,
     (Kind.DATE, Kind.DECIMAL): Kind.INTEGER,
@@ -279,10 +302,20 @@ def converter(source: SqlType, target: SqlType) -> Converter | None:
     direct = _DIRECT.get((source.kind, target.kind))
     if direct is not None:
         return direct
+    refuse_day_of_time(source, target)
     middle = SqlType(_THROUGH[source.kind, target.kind], "")
     first, second = converter(source, middle), converter(middle, target)
     assert second is not None
     return second if first is None else partial(_chain, first, second)
+
+
+def refuse_day_of_time(source: SqlType, target: SqlType) -> None:
+    """:raises Unsupported: a TIME would be one of the current day, as in MySQL, and change with it."""
+    if source.kind is Kind.TIME and target.kind in _TEMPORAL:
+        raise Unsupported(
+            "a TIME as a DATE or DATETIME, which would be that of the current day",
+            hint="make a TIME of the other one, with TIME(…), or add it to a day: TIMESTAMP(day, time)",
+        )
 
 
 def _chain(first: Converter, second: Converter, value: Any) -> Value:

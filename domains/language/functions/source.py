@@ -23,7 +23,7 @@ from typing import Any
 from domains.errors import TypeViolation, Unsupported
 from domains.language import documents
 from domains.language.expressions import Call, Constant, Expression, Field
-from domains.language.functions.conversion import converter
+from domains.language.functions.conversion import converter, refuse_day_of_time
 from domains.language.types import BIGINT, DOUBLE, Kind, SqlType, Value
 
 Types = tuple[SqlType, ...]
@@ -133,7 +133,7 @@ class Emitter:
         """The value as a number of some kind, as conditions take it."""
         if e.type.kind in (Kind.TEXT, Kind.BLOB):
             return self.as_type(e, DOUBLE)
-        if e.type.kind in (Kind.DATE, Kind.DATETIME):
+        if e.type.kind in (Kind.DATE, Kind.DATETIME, Kind.TIME):
             return self.as_type(e, BIGINT)
         if e.type.kind is Kind.JSON:
             return self.strict([self.value(e)], lambda x: f"{self.bind(documents.truth)}({x})")
@@ -303,9 +303,15 @@ def implemented(
             sources.append(emitter.as_type(argument, target))
         return emitter.strict(sources, lambda *names: f"{emitter.bind(implementation)}({', '.join(names)})")
 
+    def result_type(types: Types) -> SqlType:
+        for i, type in enumerate(types):
+            parameter = parameters[min(i, len(parameters) - 1)]
+            refuse_day_of_time(type, parameter if isinstance(parameter, SqlType) else parameter(type))
+        return result(types) if callable(result) else result
+
     least = len(parameters) - optional
     most = None if variadic else len(parameters)
-    return Function(name, (least, most), result if callable(result) else lambda _types: result, value)
+    return Function(name, (least, most), result_type, value)
 
 
 def registry(*functions: Function) -> dict[str, Function]:

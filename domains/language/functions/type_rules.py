@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from domains.language.exact import MAX_SCALE
-from domains.language.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, JSON, NULL, TEXT, Kind, SqlType, decimal_type
+from domains.language.functions.conversion import refuse_day_of_time
+from domains.language.types import (
+    BIGINT,
+    BLOB,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    JSON,
+    NULL,
+    TEXT,
+    TIME,
+    Kind,
+    SqlType,
+    decimal_type,
+)
 
 UNSIGNED = SqlType(Kind.INTEGER, "BIGINT UNSIGNED", low=0, high=2**64 - 1)
 
@@ -22,6 +36,8 @@ def common_type(types: Iterable[SqlType]) -> SqlType:
 
     Numbers widen (DECIMAL takes the greatest scale), DATE with DATETIME is DATETIME, BLOB absorbs everything, and what
     else is mixed becomes TEXT. Only NULLs: NULL.
+
+    Raises Unsupported for TIME with DATE or DATETIME, whose day would be the current one.
     """
     present = [t for t in dict.fromkeys(TEXT if t.members else t for t in types) if t.kind is not Kind.NULL]
     if not present:
@@ -35,6 +51,8 @@ def common_type(types: Iterable[SqlType]) -> SqlType:
         return _common_number(present, kinds)
     if kinds <= _TEMPORAL:
         return DATETIME if Kind.DATETIME in kinds else DATE
+    if Kind.TIME in kinds and kinds & _TEMPORAL:
+        refuse_day_of_time(TIME, DATETIME)
     if kinds == {Kind.TEXT} and all(t.length is not None for t in present):
         return max(present, key=lambda t: t.length or 0)
     return TEXT
@@ -54,15 +72,15 @@ def numeric_type(type: SqlType) -> SqlType:
         return UNSIGNED
     if type.kind in (Kind.TEXT, Kind.BLOB, Kind.JSON):
         return DOUBLE
-    return BIGINT if type.kind in _TEMPORAL else type
+    return BIGINT if type.kind in _TEMPORAL or type.kind is Kind.TIME else type
 
 
 def comparison_type(left: SqlType, right: SqlType) -> SqlType:
     """The type by which two values are compared; both are converted to it.
 
     JSON with anything: as JSON. Text with text: by code point. Numbers: exactly, with a DOUBLE as DOUBLE. Text with an
-    exact number: as DECIMAL. A date with text: as DATETIME (text that names no date is NULL). Where no one
-    type does (a text of more digits than DECIMAL has, a date and a number) ``comparands.py`` says what happens.
+    exact number: as DECIMAL. A date with text: as DATETIME (text that names no date is NULL), a TIME as TIME. Where no
+    one type does (a text of more digits than DECIMAL has, a date and a number) ``comparands.py`` says what happens.
     """
     kinds = {left.kind, right.kind}
     if Kind.JSON in kinds:
@@ -73,6 +91,10 @@ def comparison_type(left: SqlType, right: SqlType) -> SqlType:
         return common_type((left, right))
     if kinds & _TEMPORAL and kinds & {Kind.TEXT, Kind.BLOB}:
         return DATETIME
+    if Kind.TIME in kinds and kinds & {Kind.TEXT, Kind.BLOB}:
+        return TIME
+    if Kind.TIME in kinds and kinds & _TEMPORAL:
+        refuse_day_of_time(TIME, DATETIME)
     if kinds == {Kind.TEXT, Kind.BLOB}:
         return BLOB
     if kinds & {Kind.TEXT, Kind.BLOB} and kinds & {Kind.INTEGER, Kind.DECIMAL}:

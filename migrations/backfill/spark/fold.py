@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest, padding
 from domains.archive.rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
 from domains.errors import Unsupported
+from domains.language.durations import micros_of
 from domains.language.types import Kind, SqlType, TableSchema, Value
 from domains.plan.graph import Columns
 from domains.plan.sharding import base_shard
@@ -82,6 +83,8 @@ def spark_type(type: SqlType, column: str) -> DataType:
             return DateType()
         case Kind.DATETIME:
             return TimestampNTZType()
+        case Kind.TIME:
+            return LongType()
         case Kind.NULL:
             raise AssertionError("no column of a table has the type of a bare NULL")
 
@@ -196,6 +199,8 @@ def _literal(value: Value, type: SqlType) -> Column:
         return F.lit(date.fromisoformat(value))
     if isinstance(value, str) and type.kind is Kind.DATETIME:
         return F.lit(datetime.fromisoformat(value).isoformat(sep=" ")).cast("timestamp_ntz")
+    if isinstance(value, timedelta):
+        return F.lit(micros_of(value))
     if isinstance(value, Decimal):
         return F.lit(str(value))
     return F.lit(value)

@@ -22,7 +22,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +34,8 @@ from pyspark.sql import SparkSession
 from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.documents import text_of_value
+from domains.language.durations import of_micros, text_of_time
+from domains.language.durations import parsed as parsed_time
 from domains.language.encoding import encode_key
 from domains.language.exact import rounded
 from domains.language.json_rows import schema_from_json, type_from_json
@@ -78,6 +80,8 @@ def of_spark(value: Any, type: SqlType) -> Value:
             return str(value.date() if isinstance(value, datetime) else value)
         case Kind.DATETIME:
             return str(value if isinstance(value, datetime) else datetime(value.year, value.month, value.day))
+        case Kind.TIME:
+            return of_micros(value)
 
 
 def of_json(value: Any, type: SqlType) -> Value:
@@ -93,6 +97,8 @@ def of_json(value: Any, type: SqlType) -> Value:
         return text
     if type.kind is Kind.DOUBLE:
         return float(value) + 0.0
+    if type.kind is Kind.TIME:
+        return parsed_time(value)
     return int(value) if type.kind in (Kind.INTEGER, Kind.NULL) else str(value)
 
 
@@ -120,6 +126,8 @@ def _plain(value: Value) -> Any:
         return format(value, "f")
     if isinstance(value, bytes):
         return b64encode(value).decode()
+    if isinstance(value, timedelta):
+        return text_of_time(value)
     return value
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from domains.errors import SqlError, Unsupported
+from domains.language.durations import of_moment
 from domains.language.expressions import Constant, Expression
 from domains.language.functions import FUNCTIONS, call
-from domains.language.functions.intervals import COMPOUND
-from domains.language.types import DATE, DATETIME, TEXT, Value
+from domains.language.functions.temporal.intervals import COMPOUND, OF_TIMES
+from domains.language.types import DATE, DATETIME, TEXT, TIME, Kind
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import integer
 
@@ -162,7 +163,11 @@ def ordered(name: str, unit: str | None, arguments: list[Expression]) -> tuple[s
     if unit is None:
         return name, arguments
     text = Constant(unit, TEXT)
-    if name == "extract" and unit in UNITS:
+    if (
+        name == "extract"
+        and unit in UNITS
+        and (arguments[0].type.kind is not Kind.TIME or unit.upper() not in OF_TIMES)
+    ):
         return unit, arguments
     if name == "timestampadd" and len(arguments) == 2:
         return "date_add", [arguments[1], arguments[0], text]
@@ -187,5 +192,4 @@ def clock(name: str, now: Constant) -> Constant:
     what, moment = CLOCK[name], str(now.value)
     if what == "datetime":
         return Constant(moment, DATETIME)
-    value: Value = moment[:10] if what == "date" else moment[11:19]
-    return Constant(value, DATE if what == "date" else TEXT)
+    return Constant(moment[:10], DATE) if what == "date" else Constant(of_moment(moment), TIME)

@@ -18,6 +18,7 @@ from domains.language.types import (
     JSON,
     NULL,
     TEXT,
+    TIME,
     Kind,
     SqlType,
     decimal_type,
@@ -87,6 +88,7 @@ _KINDS: dict[str, SqlType] = {
     **dict.fromkeys(("BLOB", "BINARY", "VARBINARY"), BLOB),
     **dict.fromkeys(("DATETIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), DATETIME),
     "DATE": DATE,
+    "TIME": TIME,
     "JSON": JSON,
 }
 _TEXTS = ("CHAR", "VARCHAR", "NCHAR", "NVARCHAR", "TEXT")
@@ -194,6 +196,7 @@ def cast_target(target: exp.DataType) -> SqlType:
     found = _KINDS.get(name)
     if found is None:
         raise Unsupported(
-            f"CAST to {name}", hint="SIGNED, UNSIGNED, DECIMAL, DOUBLE, CHAR, BINARY, DATE, DATETIME and JSON are there"
+            f"CAST to {name}",
+            hint="SIGNED, UNSIGNED, DECIMAL, DOUBLE, CHAR, BINARY, DATE, DATETIME, TIME and JSON are there",
         )
     return found

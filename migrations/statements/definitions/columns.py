@@ -13,6 +13,7 @@ from domains.language.types import (
     DOUBLE,
     JSON,
     TEXT,
+    TIME,
     YEAR,
     Kind,
     SqlType,
@@ -49,6 +50,7 @@ _PLAIN: dict[str, SqlType] = {
     "DOUBLE": DOUBLE,
     "FLOAT": SqlType(Kind.DOUBLE, "FLOAT"),
     "DATE": DATE,
+    "TIME": TIME,
     "DATETIME": DATETIME,
     "UDOUBLE": SqlType(Kind.DOUBLE, "DOUBLE UNSIGNED", low=0),
     "JSON": JSON,
@@ -75,7 +77,6 @@ _SIZED: dict[str, tuple[Kind, str, int]] = {
 _UNSIZED = {"TEXT": TEXT, "BLOB": BLOB}
 
 _INSTEAD = {
-    "TIME": "use INT (seconds) or DATETIME",
     "SERIAL": "write BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY",
     "UUID": "use CHAR(36)",
 }

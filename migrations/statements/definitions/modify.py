@@ -136,7 +136,7 @@ def _holds(new: SqlType, old: SqlType) -> bool:
             return new.length is None or (old.length is not None and new.length >= old.length)
         case Kind.DECIMAL:
             return new.scale == old.scale and (new.length or 0) >= (old.length or 0)
-        case Kind.DOUBLE | Kind.DATETIME | Kind.DATE:
+        case Kind.DOUBLE | Kind.DATETIME | Kind.DATE | Kind.TIME:
             return True
     return False
 

@@ -7,9 +7,11 @@ went is not in it (dropped columns), nor what says nothing here (foreign keys, c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from decimal import Decimal
 from typing import assert_never
 
+from domains.language.durations import text_of_time
 from domains.language.types import TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
@@ -88,6 +90,8 @@ def _literal(value: Value) -> str:
             return f"x'{value.hex()}'"
         case Decimal():
             return format(value, "f")
+        case timedelta():
+            return quoted_text(text_of_time(value))
         case int() | float():
             return repr(value)
         case _:

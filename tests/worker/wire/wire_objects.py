@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 from inspect import isclass
@@ -29,6 +30,7 @@ LEAVES: dict[type, Callable[[Random], Any]] = {
     str: lambda random: random.choice(TEXTS),
     bytes: lambda random: random.choice((b"", b"\x00\xff", random.randbytes(40))),
     Decimal: lambda random: Decimal(random.choice(DECIMALS)),
+    timedelta: lambda random: timedelta(microseconds=random.randrange(-(10**13), 10**13)),
 }
 
 

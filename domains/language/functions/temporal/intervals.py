@@ -3,7 +3,7 @@
 A unit is a constant text: MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR. It may be two of them,
 from one to another (DAY_SECOND): then its amount is a text with a number for each. A DATE moved by whole days stays a
 DATE, moved by hours it becomes a DATETIME; a text stays a text. Months end where the month ends (2024-01-31 + 1 MONTH
-is 2024-02-29); what leaves the years 1 to 9999 is NULL.
+is 2024-02-29); a TIME is moved by hours and less. What leaves the years 1 to 9999 is NULL.
 """
 
 from __future__ import annotations
@@ -15,11 +15,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from domains.errors import Unsupported
+from domains.language.durations import LONGEST, micros_of, of_micros, parts_of
 from domains.language.expressions import Call, Constant, Expression
-from domains.language.functions.dates import cannot_read, moment, names_day, names_time, str_to_date
+from domains.language.functions.conversion import refuse_day_of_time
 from domains.language.functions.source import Emitter, Function, Types, registry
+from domains.language.functions.temporal.dates import (
+    cannot_read,
+    moment,
+    names_day,
+    names_time,
+    str_to_date,
+    str_to_time,
+)
 from domains.language.temporal import canonical_date, canonical_datetime
-from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, TIME, Kind, SqlType
 
 _MICROSECONDS = {
     "MICROSECOND": 1,
@@ -30,6 +39,8 @@ _MICROSECONDS = {
     "WEEK": 604_800_000_000,
 }
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+OF_TIMES = frozenset({"MICROSECOND", "SECOND", "MINUTE", "HOUR"})
+"""Units of which no part is a day."""
 _WHOLE_DAYS = frozenset({"DAY", "WEEK", "YEAR_MONTH", *_MONTHS})
 
 
@@ -100,13 +111,29 @@ def _mover(unit: str, sign: int, source: Kind, result: Kind) -> Callable[[str, A
     return move
 
 
+def _time_mover(unit: str, sign: int) -> Callable[[timedelta, Any], timedelta | None]:
+    def move(value: timedelta, amount: Any) -> timedelta | None:
+        parts = _spelled_out(amount, COMPOUND[unit]) if unit in COMPOUND else [(amount, unit)]
+        micros = micros_of(value) + sign * sum(round(number * _MICROSECONDS[part]) for number, part in parts)
+        return of_micros(micros) if abs(micros) <= micros_of(LONGEST) else None
+
+    return move
+
+
 def _moved_type(types: Types) -> SqlType:
     """Without knowing the unit: a DATE may become a DATETIME."""
+    if types[0].kind is Kind.TIME:
+        return TIME
     return DATETIME if types[0].kind in (Kind.DATE, Kind.DATETIME) else TEXT
 
 
 def _moved_type_by_unit(arguments: tuple[Expression, ...]) -> SqlType:
-    by_days = unit_of(arguments[2]) in _WHOLE_DAYS
+    unit = unit_of(arguments[2])
+    if arguments[0].type.kind is Kind.TIME and not OF_TIMES.issuperset(COMPOUND.get(unit, (unit,))):
+        raise Unsupported(
+            f"a TIME moved by {unit}", hint="move it by HOUR, MINUTE, SECOND, MICROSECOND, or use ADDTIME and SUBTIME"
+        )
+    by_days = unit in _WHOLE_DAYS
     return DATE if by_days and arguments[0].type.kind is Kind.DATE else _moved_type((arguments[0].type,))
 
 
@@ -119,7 +146,11 @@ def _moving(name: str, sign: int) -> Function:
         amount_type = TEXT if unit in COMPOUND else amount_type
         natural = _moved_type_by_unit(call.arguments)
         source = moment(start.type) if start.type.kind in (Kind.DATE, Kind.DATETIME) else TEXT
-        mover = emitter.bind(_mover(unit, sign, source.kind, natural.kind))
+        if natural.kind is Kind.TIME:
+            source = TIME
+        mover = emitter.bind(
+            _time_mover(unit, sign) if source is TIME else _mover(unit, sign, source.kind, natural.kind)
+        )
         sources = [emitter.as_type(start, source), emitter.as_type(amount, amount_type)]
         moved = emitter.strict(sources, lambda text, count: f"{mover}({text}, {count})")
         return emitter.converted(moved, natural, call.type)
@@ -151,6 +182,8 @@ def difference(a: str, b: str, unit: str) -> int:
 def _difference_type(arguments: tuple[Expression, ...]) -> SqlType:
     """:raises Unsupported: the unit is not one."""
     unit_of(arguments[0], compound=False)
+    for argument in arguments[1:]:
+        refuse_day_of_time(argument.type, DATETIME)
     return BIGINT
 
 
@@ -167,14 +200,18 @@ _PARTS = {"YEAR": (0, 4), "MONTH": (5, 7), "DAY": (8, 10), "HOUR": (11, 13), "MI
 
 def _units_of(arguments: tuple[Expression, ...]) -> tuple[str, ...]:
     unit = unit_of(arguments[0])
+    if unit in OF_TIMES and arguments[1].type.kind is Kind.TIME:
+        return (unit,)  # Unlike HOUR(…) it has the sign.
     if unit not in COMPOUND:
         raise Unsupported(f'EXTRACT of one part by "{unit}"', hint=f"{unit}(moment)")
     return COMPOUND[unit]
 
 
 def _extracted_type(arguments: tuple[Expression, ...]) -> SqlType:
-    """:raises Unsupported: the unit is none of several parts."""
-    _units_of(arguments)
+    """:raises Unsupported: the unit is none of several parts, or has days, and is that of a TIME."""
+    units = _units_of(arguments)
+    if not OF_TIMES.issuperset(units):
+        refuse_day_of_time(arguments[1].type, DATETIME)
     return BIGINT
 
 
@@ -187,15 +224,24 @@ def _extract(emitter: Emitter, call: Call) -> str:
         micros = text[20:].ljust(6, "0") if units[-1] == "MICROSECOND" else ""
         return int("".join(text[start:end] for start, end in places) + micros)
 
-    source = emitter.as_type(call.arguments[1], DATETIME)
-    return emitter.strict([source], lambda name: f"{emitter.bind(digits)}({name})")
+    def digits_of_time(value: timedelta) -> int:
+        text = "".join(f"{part:02d}" for part in parts_of(value)[:3]) + f"{parts_of(value)[3]:06d}"
+        start = {"HOUR": 0, "MINUTE": -10, "SECOND": -8, "MICROSECOND": -6}[units[0]]
+        end = {"HOUR": -10, "MINUTE": -8, "SECOND": -6, "MICROSECOND": len(text)}[units[-1]]
+        number = int(text[start or None : end])
+        return -number if value.days < 0 else number
+
+    is_time = call.arguments[1].type.kind is Kind.TIME
+    source = emitter.as_type(call.arguments[1], TIME if is_time else DATETIME)
+    function = emitter.bind(digits_of_time if is_time else digits)
+    return emitter.strict([source], lambda name: f"{function}({name})")
 
 
 # --- STR_TO_DATE ----------------------------------------------------------------------------------------------------
 
 
 def _type_by_format(arguments: tuple[Expression, ...]) -> SqlType:
-    """:raises Unsupported: the format asks for what there is no type for, a time of day, or for weeks."""
+    """:raises Unsupported: the format asks for weeks."""
     form = arguments[1]
     if not isinstance(form, Constant) or not isinstance(form.value, str):
         return DATETIME
@@ -205,14 +251,16 @@ def _type_by_format(arguments: tuple[Expression, ...]) -> SqlType:
     if not names_time(form.value):
         return DATE
     if not names_day(form.value):
-        raise Unsupported("STR_TO_DATE of a time of day", hint="there is no TIME type: use a format with a day")
+        return TIME
     return DATETIME
 
 
 def _str_to_date(emitter: Emitter, call: Call) -> str:
     sources = [emitter.as_type(e, TEXT) for e in call.arguments]
-    source = emitter.strict(sources, lambda text, form: f"{emitter.bind(str_to_date)}({text}, {form})")
-    return emitter.converted(source, TEXT, call.type)
+    is_time = _type_by_format(call.arguments) is TIME
+    function = emitter.bind(str_to_time if is_time else str_to_date)
+    source = emitter.strict(sources, lambda text, form: f"{function}({text}, {form})")
+    return emitter.converted(source, TIME if is_time else TEXT, call.type)
 
 
 FUNCTIONS = registry(

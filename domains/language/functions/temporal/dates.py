@@ -120,7 +120,13 @@ _PIECE = re.compile(r"%(.)|([^%]+|%\Z)", re.DOTALL)
 @lru_cache(_MOST_FORMATS)
 def _formatters(form: str) -> tuple[str | Callable[[datetime], str], ...]:
     """Literal text and letters in turn; an unknown letter stands for itself."""
-    return tuple((_LETTERS.get(match[1]) or match[1]) if match[1] else str(match[2]) for match in _PIECE.finditer(form))
+    return tuple((_LETTERS.get(letter) or letter) if letter else text for letter, text in pieces_of(form))
+
+
+@lru_cache(_MOST_FORMATS)
+def pieces_of(form: str) -> tuple[tuple[str, str], ...]:
+    """(letter, "") or ("", literal text) in turn."""
+    return tuple((match[1] or "", match[2] or "") for match in _PIECE.finditer(form))
 
 
 def date_format(text: str, form: str) -> str | None:
@@ -232,23 +238,36 @@ def _taken(letter: str, text: str, at: int) -> tuple[int, int]:
     return len(digits) + (2 if letter == "D" else 0), value
 
 
+def str_to_time(text: str, form: str) -> timedelta | None:
+    """The time of day that ``text`` names when it is read by a format without a day."""
+    moment = _moment_read(text, form, 1, 1, 1)
+    return None if moment is None else moment - datetime(1, 1, 1)
+
+
 def str_to_date(text: str, form: str) -> str | None:
     """The moment that ``text`` names when it is read by ``form``, as MySQL's ``extract_date_time`` reads it; None where
     a part of the day is missing."""
+    moment = _moment_read(text, form, 0, 0, 0)
+    if moment is None:
+        return None
+    return str(moment) if names_time(form) else str(moment.date())
+
+
+def _moment_read(text: str, form: str, year: int, month: int, day: int) -> datetime | None:
+    """With the day that is given where the text names none."""
     found = _reading(text, form)
     if found is None or not 1 <= (half_hour := found.get("half_hour", 12)) <= 12:
         return None
     hour = half_hour % 12 + 12 * found.get("half", 0) if "half_hour" in found else found.get("hour", 0)
-    year, month, day = found.get("year", 0), found.get("month", 0), found.get("day", 0)
+    year, month, day = found.get("year", year), found.get("month", month), found.get("day", day)
     try:
         if "day_of_year" in found:
             named = date(year, 1, 1) + timedelta(found["day_of_year"] - 1)
             year, month, day = named.year, named.month, named.day
         minute, second, fraction = (found.get(part, 0) for part in ("minute", "second", "microsecond"))
-        moment = datetime(year, month, day, hour, minute, second, fraction)
+        return datetime(year, month, day, hour, minute, second, fraction)
     except (ValueError, OverflowError):
         return None
-    return str(moment) if names_time(form) else str(moment.date())
 
 
 _EPOCH = datetime(1970, 1, 1)
@@ -279,22 +298,6 @@ def _month(text: str) -> int:
 
 def _day(text: str) -> int:
     return int(text[8:10])
-
-
-def _hour(text: str) -> int:
-    return int(text[11:13] or 0)
-
-
-def _minute(text: str) -> int:
-    return int(text[14:16] or 0)
-
-
-def _second(text: str) -> int:
-    return int(text[17:19] or 0)
-
-
-def _microsecond(text: str) -> int:
-    return int(text[20:26] or 0)
 
 
 def _quarter(text: str) -> int:
@@ -466,10 +469,6 @@ FUNCTIONS = registry(
     implemented("year", [moment], BIGINT, _year),
     implemented("month", [moment], BIGINT, _month),
     implemented("day", [moment], BIGINT, _day),
-    implemented("hour", [moment], BIGINT, _hour),
-    implemented("minute", [moment], BIGINT, _minute),
-    implemented("second", [moment], BIGINT, _second),
-    implemented("microsecond", [moment], BIGINT, _microsecond),
     implemented("quarter", [moment], BIGINT, _quarter),
     implemented("dayofweek", [moment], BIGINT, _day_of_week),
     implemented("weekday", [moment], BIGINT, _weekday),
@@ -488,7 +487,6 @@ FUNCTIONS = registry(
     implemented("period_add", [BIGINT, BIGINT], BIGINT, _period_add),
     implemented("period_diff", [BIGINT, BIGINT], BIGINT, _period_difference),
     implemented("convert_tz", [DATETIME, TEXT, TEXT], DATETIME, _convert_tz),
-    implemented("date_format", [DATETIME, TEXT], TEXT, date_format),
     implemented("unix_timestamp", [DATETIME], BIGINT, _unix_timestamp),
     implemented("from_unixtime", [_unix_number, TEXT], _text_if_formatted, _from_unixtime, optional=1),
 )
