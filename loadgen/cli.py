@@ -149,7 +149,10 @@ def lobsters(
         float | None, typer.Option(metavar="R", help="Load in pages a second, instead of --scale.", min=0.1)
     ] = None,
     variant: Annotated[
-        str, typer.Option(help="natural: the system aggregates; hand-optimised: the application keeps counters.")
+        str,
+        typer.Option(
+            help="natural: the system aggregates; pages: also a whole page at once; hand-optimised: counters."
+        ),
     ] = "natural",
     data_seed: DataSeed = 1,
 ) -> Mapping[str, Any]:

@@ -47,6 +47,12 @@ def page_queries() -> str:
     return _read("page_queries.sql")
 
 
+def page_views() -> tuple[str, str]:
+    """For the variant whose pages are one answer each: a view after the natural ones, and the queries."""
+    views, queries = _read("page_views.sql").split("-- Queries", 1)
+    return views, "--" + queries
+
+
 def hand_optimised() -> tuple[str, str]:
     """For the variant with counters: ``ALTER TABLE`` statements after the schema, and the queries that differ."""
     columns, queries = _read("hand_optimised.sql").split("-- Queries", 1)

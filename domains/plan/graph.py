@@ -134,6 +134,16 @@ class AggregateFunction(StrEnum):
     JSON_OBJECTAGG = "json_objectagg"
 
 
+RENDERED = frozenset(
+    (
+        AggregateFunction.GROUP_CONCAT,
+        AggregateFunction.GROUP_CONCAT_DISTINCT,
+        AggregateFunction.JSON_ARRAYAGG,
+        AggregateFunction.JSON_OBJECTAGG,
+    )
+)
+"""Those whose value is a text of all elements of the group."""
+
 MERGED: dict[AggregateFunction, AggregateFunction | None] = {
     AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
     AggregateFunction.COUNT: AggregateFunction.SUM,

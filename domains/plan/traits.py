@@ -38,6 +38,7 @@ from domains.plan.estimates import (
 )
 from domains.plan.graph import (
     MERGED,
+    RENDERED,
     Aggregate,
     AggregateCall,
     AggregateFunction,
@@ -102,6 +103,8 @@ class Traits(ABC):
     for_join: ClassVar[ForJoin]
     row_for_row: ClassVar[bool]
     """Each row of its one parent gives one of its rows."""
+    renders = False
+    """A change of a group makes a text of all its elements anew."""
     demands: Expression | None = None
     """What decides alone which of its parent's rows pass, as they are."""
 
@@ -342,6 +345,7 @@ class _Aggregate(Traits):
     def __init__(self, operator: Aggregate) -> None:
         self._aggregate = operator
         self._group, self._calls = operator.group, operator.calls
+        self.renders = any(call.function in RENDERED for call in self._calls)
 
     @property
     def row_over_nothing(self) -> bool:

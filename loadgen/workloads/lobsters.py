@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
@@ -23,6 +23,7 @@ from loadgen.peers.store import (
 from loadgen.workloads.counters import HandOptimisedPages
 from loadgen.workloads.pages import NaturalPages, Page
 from loadgen.workloads.visits import Visit, Visits
+from loadgen.workloads.whole import WholePages
 from lobsters import program, words
 from lobsters.data import Data
 
@@ -88,7 +89,6 @@ def _story(story: int) -> Iterator[str]:
 
 SITE_RATE = 46 / 60
 """Pages a second of the real site: a scale of 1."""
-VARIANTS = ("natural", "hand-optimised")
 
 
 def rate_of(scale: float) -> float:
@@ -104,6 +104,21 @@ def natural() -> Program:
         "natural",
         program.schema(),
         program.natural_views(),
+        parse_queries(text),
+        text,
+        indexes=program.database_indexes("natural"),
+        tables=program.TABLES,
+    )
+
+
+def whole_pages() -> Program:
+    """Everything derived as in the natural program, and a page is one answer."""
+    views, text = program.page_views()
+    return Program(
+        "lobsters",
+        "pages",
+        program.schema(),
+        program.natural_views() + views,
         parse_queries(text),
         text,
         indexes=program.database_indexes("natural"),
@@ -129,6 +144,14 @@ def hand_optimised() -> Program:
         fill=program.natural_views() + program.fill_counters(),
         touched=touched,
     )
+
+
+_VARIANTS: dict[str, tuple[Callable[[], Program], type[NaturalPages]]] = {
+    "natural": (natural, NaturalPages),
+    "pages": (whole_pages, WholePages),
+    "hand-optimised": (hand_optimised, HandOptimisedPages),
+}
+VARIANTS = tuple(_VARIANTS)
 
 
 class SiteWorkload(Workload):
@@ -158,9 +181,10 @@ class LobstersWorkload(SiteWorkload):
     unit = "pages"
 
     def __init__(self, *, variant: str = "natural", data_scale: float = 1.0, data_seed: int = 1, seed: int = 1) -> None:
-        program, pages = (natural(), NaturalPages) if variant == "natural" else (hand_optimised(), HandOptimisedPages)
-        super().__init__(program, data_scale, data_seed, seed, time.time())
-        self._pages: dict[str, Page] = pages(program.queries).by_kind
+        program, pages = _VARIANTS[variant]
+        made = program()
+        super().__init__(made, data_scale, data_seed, seed, time.time())
+        self._pages: dict[str, Page] = pages(made.queries).by_kind
 
     def draw(self, at: float) -> Arrival:
         visit = self._visits.draw(at)

@@ -36,12 +36,15 @@ class PageReading:
     """The look-ups of one page. Each is asked by values, or by references to those asked before."""
 
     def __init__(self, queries: Mapping[str, Query], user: int) -> None:
-        """Begins with what every page asks: who is logged in, and the two numbers beside the name."""
         self._queries = queries
-        self.lookups = [
-            Lookup(queries["user_by_id"], (user,)),
-            Lookup(queries["notifications_of_user"], (user,)),
-            Lookup(queries["keystore_value"], (f"user:{user}:unread_messages",)),
+        self.lookups = self._begun(user)
+
+    def _begun(self, user: int) -> list[Lookup]:
+        """What every page asks: who is logged in, and the two numbers beside the name."""
+        return [
+            Lookup(self._queries["user_by_id"], (user,)),
+            Lookup(self._queries["notifications_of_user"], (user,)),
+            Lookup(self._queries["keystore_value"], (f"user:{user}:unread_messages",)),
         ]
 
     def ask(self, name: str, *values: Any) -> int:
@@ -52,6 +55,9 @@ class PageReading:
 
 class NaturalPages:
     """All pages, by :data:`~loadgen.workloads.visits.MIX`' names for them."""
+
+    STORY, COMMENT = "story_by_short_id", "comment_by_short_id"
+    """Queries for what a visit names."""
 
     def __init__(self, queries: Mapping[str, Query]) -> None:
         self._queries = queries
@@ -120,7 +126,7 @@ class NaturalPages:
 
     async def story(self, session: PeerSession, visit: Visit) -> None:
         page, user = self.reading(visit), visit.user
-        found = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        found = page.ask(self.STORY, words.story_short_id(visit.story))
         story, alone = first(found, "id"), all_of(found, "id")
         ribbon = page.ask("read_ribbon", user, story)
         comments = page.ask("story_comments", story)
@@ -158,7 +164,7 @@ class NaturalPages:
 
     async def vote_on_story(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
-        found = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        found = page.ask(self.STORY, words.story_short_id(visit.story))
         cast = page.ask("story_votes_of_user", visit.user, all_of(found, "id"))
         answers = await session.read(page.lookups)
         story = only(answers[found], "story")["id"]
@@ -172,7 +178,7 @@ class NaturalPages:
 
     async def vote_on_comment(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
-        found = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
+        found = page.ask(self.COMMENT, words.comment_short_id(visit.comment))
         cast = page.ask("comment_votes_of_user", visit.user, all_of(found, "id"))
         answers = await session.read(page.lookups)
         row = only(answers[found], "comment")
@@ -180,7 +186,7 @@ class NaturalPages:
 
     async def comment(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
-        head = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        head = page.ask(self.STORY, words.story_short_id(visit.story))
         self._ask_to_post(page, visit, head, "id")
         answers = await session.read(page.lookups)
         story = only(answers[head], "story")
@@ -188,7 +194,7 @@ class NaturalPages:
 
     async def reply(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
-        head = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
+        head = page.ask(self.COMMENT, words.comment_short_id(visit.comment))
         self._ask_to_post(page, visit, head, "story_id")
         answers = await session.read(page.lookups)
         parent = only(answers[head], "comment")
@@ -197,7 +203,7 @@ class NaturalPages:
     def _ask_to_post(self, page: PageReading, visit: Visit, head: int, story: str) -> None:
         """Whether the name is free, as the site asks before it uses one; who is answered; what was read last. ``story``
         is the column of the answer at ``head`` that has the story."""
-        page.ask("comment_by_short_id", words.comment_short_id(visit.fresh))
+        page.ask(self.COMMENT, words.comment_short_id(visit.fresh))
         page.ask("users_by_id", all_of(head, "user_id"))
         page.ask("comment_votes_of_user", visit.user, [visit.fresh])
         page.ask("read_ribbon", visit.user, first(head, story))
@@ -230,7 +236,7 @@ class NaturalPages:
         """The place of its tag; and whether its URL and its name are free."""
         tags = page.ask("tags_by_name", [words.TAGS[visit.fresh % len(words.TAGS)][0]])
         page.ask("stories_by_url", story["url"])
-        page.ask("story_by_short_id", story["short_id"])
+        page.ask(self.STORY, story["short_id"])
         return tags
 
     async def login(self, session: PeerSession, visit: Visit) -> None:

@@ -22,6 +22,9 @@ from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
 
+RENDERING = "0.2 µs an element"
+"""What a text of all elements of a group costs each time that one changes: 0.16 of 10 elements, 0.6 of 10,000."""
+
 
 def explain(flow: Dataflow, root: NodeIndex) -> str:
     """The tree below ``root``. A node that is reached a second time is only named."""
@@ -101,9 +104,10 @@ def state_text(node: Node) -> str:
         return f"  base, {key}" + (f", indexed by {by}" if by else "")
     if node.materialization is Kept.NONE or is_egress(node.operator):
         return ""
+    cost = f"; a change renders its text anew, {RENDERING}" if traits_of(node.operator).renders else ""
     if node.materialization is Kept.FULL:
-        return f"  full by {by}: {node.reason}" if by else f"  full: {node.reason}"
-    return f"  partial by {by}"
+        return f"  full by {by}: {node.reason}{cost}" if by else f"  full: {node.reason}{cost}"
+    return f"  partial by {by}{cost}"
 
 
 def sharding_text(flow: Dataflow, index: NodeIndex) -> str:

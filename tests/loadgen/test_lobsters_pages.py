@@ -10,9 +10,10 @@ from load_targets import Recorder, values_of
 
 from loadgen.peers.opening import NullAnswer, NullSession
 from loadgen.peers.store import Conflict, InsertRow, Lookup, RequestFailed, UpdateRow
-from loadgen.workloads.lobsters import LobstersWorkload, natural, rate_of
+from loadgen.workloads.lobsters import LobstersWorkload, natural, rate_of, whole_pages
 from loadgen.workloads.pages import NaturalPages, follow, voted
 from loadgen.workloads.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
+from loadgen.workloads.whole import WholePages, votes_among
 from lobsters.data import Data
 from lobsters.words import story_short_id
 
@@ -139,6 +140,39 @@ async def test_each_page_asks_and_writes_what_it_should(kind: str, recorder: Rec
         assert len(lookup.values) == len(lookup.query.lists)
         for value, is_list in zip(lookup.values, lookup.query.lists, strict=True):
             assert isinstance(value, list) == is_list, lookup
+
+
+WHOLE = {
+    "Frontpage": (["frontpage_ids", "story_in_list", "marks_of_reader"], 0),
+    "Recent": (["recent_ids", "story_in_list", "marks_of_reader"], 0),
+    "Story": (["story_page", "marks_of_reader", "read_ribbon"], 1),
+    "Comments": (["newest_comment_ids", "comment_in_list", "marks_of_reader"], 0),
+    "User": (["user_page"], 0),
+    "StoryUpvote": (["story_page", "marks_of_reader"], 1),
+    "StoryDownvote": (["story_page", "marks_of_reader"], 1),
+    "CommentUpvote": (["comment_by_name", "marks_of_reader"], 1),
+    "CommentDownvote": (["comment_by_name", "marks_of_reader"], 1),
+    "Comment": (["story_page", "comment_by_name", "marks_of_reader", "read_ribbon"], 2),
+    "Reply": (["comment_by_name", "comment_by_name", "marks_of_reader", "read_ribbon"], 2),
+    "Submit": (["tags_by_name", "stories_by_url", "story_page"], 3),
+    "Login": (["user_by_name"], 1),
+    "Logout": ([], 0),
+}
+"""The same of the variant whose pages are one answer each."""
+
+
+@pytest.mark.parametrize("kind", MIX)
+async def test_each_whole_page_asks_and_writes_what_it_should(kind: str, recorder: Recorder) -> None:
+    await WholePages(whole_pages().queries).by_kind[kind](recorder, VISIT)
+    queries, changes = WHOLE[kind]
+    assert Counter(recorder.asked()) == Counter(["reader_by_id", "keystore_value", *queries])
+    assert len(recorder.changes) == changes
+
+
+def test_a_vote_is_found_among_a_reader_s_marks() -> None:
+    on_story, on_comment = ({"mark": "vote", "comment_id": comment, "id": 1} for comment in (None, 7))
+    marks = [{"mark": "saved", "comment_id": None}, on_comment, on_story]
+    assert (votes_among(marks, None), votes_among(marks, 7), votes_among(marks, 8)) == ([on_story], [on_comment], [])
 
 
 async def test_a_story_is_asked_for_by_name(recorder: Recorder) -> None:
