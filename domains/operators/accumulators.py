@@ -358,7 +358,7 @@ class GroupConcat(Multiset):
         descending = [term.descending for term in self.call.order]
         for row, weight in deltas:
             if row[column] is not None:
-                self._add(values, (encode_order([row[c] for c in order], descending), row[column]), weight)
+                self._add(values, (encode_order(tuple([row[c] for c in order]), descending), row[column]), weight)
         return True
 
     def result(self, state: list[Any], rows: int) -> Value:
