@@ -251,12 +251,23 @@ class TableColumnAnswer(ColumnAnswer):
     auto_increment: bool
 
 
+class ForeignKeyAnswer(BaseModel):
+    name: str
+    columns: list[str]
+    parent: str
+    key: list[str] = Field(description="the parent's columns")
+    on_delete: str
+    on_update: str
+    enforced: bool
+
+
 class TableAnswer(BaseModel):
     name: str
     columns: list[TableColumnAnswer]
     primary_key: list[str]
     unique: list[list[str]]
     indexes: list[list[str]]
+    foreign_keys: list[ForeignKeyAnswer]
 
 
 class TablesAnswer(BaseModel):

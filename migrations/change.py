@@ -26,6 +26,7 @@ from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, asks, frozen, plan_view
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
+from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     AlterTableStatement,
@@ -278,7 +279,8 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
         statements = parsed or [each for sql in entry.statements for each in split(sql)]
         for statement in statements:
             try:
-                work.add(interpret_one(statement, work.state.catalog, (), ""))
+                said = as_ignored(statement) if entry.ignored_keys else statement
+                work.add(interpret_one(said, work.state.catalog, (), ""))
             except HeadraceError as error:
                 if len(statements) > 1:
                     error.message = whose(statement) + error.message
@@ -371,6 +373,7 @@ class _Work:
 
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
         before = self.state.catalog.table(table)
+        refuse_broken(self.state.catalog, before, schema)
         for view in outdated_views(self.state, schema, cascade=cascade):
             for name in self.state.catalog.dependents(view.name):
                 self._forget(self.state.catalog.views[name.lower()])
@@ -403,6 +406,7 @@ class _Work:
             if if_exists:
                 return
             catalog.table(name)
+        refuse_referred(catalog, name, "dropped")
         views = [catalog.views[view.lower()] for view in catalog.dependents(name)]
         named = [view.name for view in views if not view.ad_hoc]
         if named and not cascade:

@@ -7,6 +7,7 @@ came before. It is kept as JSON, with a checksum: one bit makes ``score > 3`` in
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,6 +39,8 @@ class RecipeEntry:
     """Number of tables that such entries dropped, by lower-case name."""
     gathers: tuple[int, ...] = ()
     """The shards in which it gathers rows: which has the least depends on what there was."""
+    ignored_keys: bool = False
+    """An earlier version wrote it, which read over foreign keys: they are NOT ENFORCED."""
 
     def document(self) -> dict[str, Any]:
         """The entry as a JSON object, without empty members."""
@@ -119,21 +122,30 @@ def largest(recipe: Recipe, many: int = 3) -> str:
 @lru_cache(maxsize=4096)
 def _line(entry: RecipeEntry) -> str:
     """Kept, since each change writes all entries again: 6 µs each. (With ``indent`` json has only its slow encoder.)"""
-    return json.dumps(entry.document(), ensure_ascii=False)
+    document = entry.document()
+    if not entry.ignored_keys and any(map(_KEYS.search, entry.statements)):
+        document["foreign_keys"] = True
+    return json.dumps(document, ensure_ascii=False)
+
+
+_KEYS = re.compile(r"\b(REFERENCES|FOREIGN|CONSTRAINT)\b", re.IGNORECASE)
+"""Statements that may be about foreign keys. An entry with one says that this version has read it."""
 
 
 def _entry(document: dict[str, Any]) -> RecipeEntry:
     def texts(values: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(value) for value in values)
 
+    statements = texts(document.get("statements", ()))
     return RecipeEntry(
-        texts(document.get("statements", ())),
+        statements,
         texts(document.get("readers", ())),
         bool(document.get("ad_hoc")),
         texts(document.get("forget", ())),
         int(document.get("first", 0)),
         tuple((str(name), int(count)) for name, count in document.get("dropped", {}).items()),
         tuple(map(int, document.get("gathers", ()))),
+        "foreign_keys" not in document and any(map(_KEYS.search, statements)),
     )
 
 

@@ -85,4 +85,16 @@ def _table(schema: TableSchema) -> dict[str, Any]:
         "primary_key": names(schema.shown_key),
         "unique": [names(each) for each in schema.unique[schema.late_primary :]],
         "indexes": [names(each) for each in schema.indexes],
+        "foreign_keys": [
+            {
+                "name": key.name,
+                "columns": names(key.columns),
+                "parent": key.parent,
+                "key": key.key,
+                "on_delete": key.on_delete,
+                "on_update": key.on_update,
+                "enforced": key.enforced,
+            }
+            for key in schema.foreign_keys
+        ],
     }

@@ -10,12 +10,13 @@ topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from domains.engine.clock import Clocks
 from domains.engine.eviction import entry_pattern
+from domains.engine.foreign_keys import change_related
 from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import LifeCycle, StateBuild
@@ -25,7 +26,7 @@ from domains.engine.pulls import Pull
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
 from domains.engine.write import NOTHING, change_table
-from domains.engine.written import WrittenTable
+from domains.engine.written import WrittenTables
 from domains.errors import HeadraceError, RowsRefused
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import ReaderOperator
@@ -120,8 +121,7 @@ class Domain:
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
         self.counters = DomainCounters()
-        self.written: dict[str, WrittenTable] = {}
-        """Tables that were written to, by name."""
+        self.written = WrittenTables(store, shard, shards)
         self.expected: dict[str, Expected] = {}
         """What schemas ask that are not decided yet, by table."""
         self.broken: HeadraceError | None = None
@@ -202,25 +202,29 @@ class Domain:
         try:
             known = self.written.get(table)
             if known is None or known.schema is not known.stored.schema:
-                stored = self.store.table(table)
-                known = WrittenTable(stored, self.base_name(stored.schema), self.shard, self.shards)
-                self.written[table] = known
+                known = self.written.made(table)
             stored = known.stored
             repeated = once is not None and is_repeated(stored, once)
             if repeated:
                 done = NOTHING
             else:
-                done = change_table(known, packet.operation)
-                if self.expected and table in self.expected:
-                    self.expected[table].check_write(done.deltas)
+                if known.is_related:
+                    done = change_related(self.written, packet.operation)
+                else:
+                    done = change_table(known, packet.operation)
+                for name, expected in self.expected.items():
+                    expected.check_write(done.tables.get(self.written.known(name), ()))
                 if once is not None:
                     stored.remember(once.stream, once.number)
-                if deltas := done.deltas:
-                    # Rows, index entries, log and position in one atomic write; operators then see the new state.
-                    stored.stage(deltas)
-                    sequence = self.store.position(table) + 1
-                    self.store.commit([(table, sequence, deltas)])
-                    self.clocks.local[known.base] = sequence  # As ``write`` of the clocks, for each write.
+                if done.tables:
+                    # Rows, index entries, logs and positions in one atomic write; operators then see the new state.
+                    log = []
+                    for each, deltas in done.tables.items():
+                        each.stored.stage(deltas)
+                        log.append((each.schema.name, self.store.position(each.schema.name) + 1, deltas))
+                    self.store.commit(log)
+                    for each, (_, sequence, _) in zip(done.tables, log, strict=True):
+                        self.clocks.local[each.base] = sequence  # As ``write`` of the clocks, for each write.
                     self.clocks.version += 1
                 elif once is not None:  # A number of a stream, and no rows: nothing for the log.
                     self.store.commit(())
@@ -232,22 +236,26 @@ class Domain:
             step.replies.append(Reply(packet.request, failed))
             return
         self.counters.writes += 1
-        self.spread(table, done.deltas, step)
-        position = {known.base: self.clocks.local.get(known.base, 0)}
+        changed = {each.schema.name: deltas for each, deltas in done.tables.items()}
+        self.spread(changed, step)
+        position = {each.base: self.clocks.local.get(each.base, 0) for each in (known, *done.tables)}
         written = Written(done.affected, position, done.first, repeated, done.returned)
         step.replies.append(Reply(packet.request, written))
 
-    def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
-        """Send a base table's deltas through the graph, and on to what is being backfilled."""
+    def spread(self, changed: Mapping[str, list[Delta]], step: Step) -> None:
+        """Send what one commit changed through the graph, in one pass (``TableDeltas`` says why), and on to what is
+        being backfilled."""
         act = self.forward_pass(step)
-        for base in self.vertices.bases.get(table, ()):
-            whole = base.operator.is_whole  # type: ignore[attr-defined]
-            act.inject_output(base, deltas if whole else base.operator.cut(deltas))  # type: ignore[attr-defined]
+        for table, deltas in changed.items():
+            for base in self.vertices.bases.get(table, ()):
+                whole = base.operator.is_whole  # type: ignore[attr-defined]
+                act.inject_output(base, deltas if whole else base.operator.cut(deltas))  # type: ignore[attr-defined]
         act.run()
         if self.backfill is not None:
             building = self.building_pass(step)
-            for vertex, passed in self.backfill.passed(table, deltas):
-                building.inject_output(vertex, passed)
+            for table, deltas in changed.items():
+                for vertex, passed in self.backfill.passed(table, deltas):
+                    building.inject_output(vertex, passed)
             self.feed_full(act, building)
             building.run()
 

@@ -7,7 +7,7 @@ is staged until the last row has passed. The error names the row (from 1) and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -15,19 +15,27 @@ from domains.engine.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
 from domains.language.types import Delta, Row
-from domains.plan.deltas import Entry, add_row
+from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from domains.plan.sharding import shard_of
 from domains.store.selecting import as_seen, selected
+
+TableDeltas = dict[WrittenTable, list[Delta]]
+"""Of several tables of one shard what one commit changes; each table's deltas are consolidated, and there are some.
+
+Who commits it stages all of it, commits once, and forwards in **one pass that begins with all of it**. Operators look
+base tables up as they are after the commit (L', R'), and a join of two tables that have changed emits
+ΔL⋈R' + L'⋈ΔR − ΔL⋈ΔR. A pass for each table would emit ΔL⋈R' and then L'⋈ΔR, which is ΔL⋈ΔR too much: a joined row that
+both bring would be there twice, and one that both take (weight −1 · −1) would stay.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What an operation comes to."""
 
-    deltas: list[Delta]
-    """Consolidated."""
+    tables: TableDeltas
     affected: int
     """Rows, as MySQL counts them."""
     first: int | None = None
@@ -35,7 +43,7 @@ class Changes:
     returned: tuple[Row, ...] = ()
 
 
-NOTHING = Changes([], 0)
+NOTHING = Changes({}, 0)
 """The result of an operation that changes nothing."""
 
 
@@ -57,6 +65,11 @@ class TableChange:
         self._required = written.required
         self._checks = written.checks
         self.written = written
+        self.moved: dict[Row, Row | None] | None = {} if written.children else None
+        """Rows that foreign keys may name, and what became of each; None: nobody asks."""
+        self._began: dict[Row, Row] = {}
+        self.orphan: Callable[[Row], ConstraintViolation | None] | None = None
+        """What refuses a row whose foreign keys name none, where that is asked row by row."""
 
     def find(self, columns: Columns, key: Row) -> Row | None:
         """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
@@ -77,6 +90,12 @@ class TableChange:
             for key, found in zip(keys, there, strict=True):
                 self._now[columns, key] = found[0][0] if found else None
         return met
+
+    def look_up(self, columns: Columns, keys: Iterable[Row]) -> None:
+        """Many unique keys (no NULLs in them) at once, for :meth:`find`."""
+        wanted = [key for key in keys if (columns, key) not in self._now]
+        for key, found in zip(wanted, self.table.find_many(columns, wanted), strict=True):
+            self._now[columns, key] = found[0][0] if found else None
 
     def insert(self, row: Row) -> None:
         self._place(row, row)
@@ -112,6 +131,37 @@ class TableChange:
         self._place(row, None)
         add_row(self.deltas, row, -weight)
 
+    def put(self, row: Row, number: int, weight: int) -> None:
+        """Insert the row in the place of one that was removed."""
+        self.require(row, number)
+        for _ in range(weight):
+            found = self.conflict(row)
+            if found is not None:
+                raise self.refuse(row, found[0], number)
+            self.insert(row)
+
+    def delete(self, row: Row, weight: int = 1) -> None:
+        """Remove the row, and put none in its place."""
+        self.remove(row, weight)
+        if self.moved is not None:
+            self.moved[row] = None
+
+    def move(self, old: Row, new: Row) -> None:
+        """The row is changed, perhaps not for the first time in the statement."""
+        if self.moved is not None:
+            began = self._began.pop(old, old)
+            self.moved[began] = new
+            self._began[new] = began
+
+    def having(self, columns: Columns, keys: Collection[Row]) -> Entry:
+        """The rows with one of these keys (no NULLs in them), as of now within the operation."""
+        found: Entry = {row: n for rows in self.table.find_many(columns, list(keys)) for row, n in rows}
+        key_of = key_function(columns)
+        for row, weight in self.deltas.items():
+            if key_of(row) in keys:
+                add_row(found, row, weight)
+        return found
+
     def conflict(self, row: Row) -> tuple[Columns, Row] | None:
         """The first unique key that the row would double, and the row that has it."""
         for columns, key_of in self._key_of.items():
@@ -136,7 +186,16 @@ class TableChange:
                     hint="give values that it is true for",
                 )
 
-    def check_shard(self) -> None:
+    def finished(self) -> list[Delta]:
+        """The deltas, once nothing more comes."""
+        self._check_shard()
+        deltas = list(self.deltas.items())
+        misfit = self.written.types.misfit([row for row, weight in deltas if weight > 0])  # Whoever sent the rows.
+        if misfit is not None:
+            raise TypeViolation(f'table "{self.schema.name}": {misfit[1]}')
+        return deltas
+
+    def _check_shard(self) -> None:
         """Whatever the operation is, no row may leave its shard: another has its place in the unique keys."""
         if self.shards == 1:
             return
@@ -160,11 +219,18 @@ class TableChange:
 
 
 def change_table(table: WrittenTable, operation: Operation) -> Changes:
-    """Work an operation out.
+    """Work an operation out that changes no other table.
 
     Raises ConstraintViolation or TypeViolation; then nothing has changed.
     """
     change = TableChange(table)
+    affected, first = perform(change, operation)
+    deltas = change.finished()
+    return Changes({table: deltas} if deltas else {}, affected, first, tuple(change.returned))
+
+
+def perform(change: TableChange, operation: Operation) -> tuple[int, int | None]:
+    """Gather what the operation changes; how many rows it affects, and the first AUTO_INCREMENT value."""
     match operation:
         case Insert():
             affected, first = _insert(change, operation)
@@ -176,13 +242,8 @@ def change_table(table: WrittenTable, operation: Operation) -> Changes:
             affected, first = _amend(change, operation), None
         case _:
             assert_never(operation)
-    change.check_shard()
     _count_past(change, operation)
-    deltas = list(change.deltas.items())
-    misfit = table.types.misfit([row for row, weight in deltas if weight > 0])  # Whoever sent the rows.
-    if misfit is not None:
-        raise TypeViolation(f'table "{table.schema.name}": {misfit[1]}')
-    return Changes(deltas, affected, first, tuple(change.returned))
+    return affected, first
 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
@@ -198,11 +259,13 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
     if operation.on_conflict == "list":
         return _insert_all(change, rows), _first(change, rows, generated)
     if not change.unique:
+        if change.orphan is not None:
+            rows = tuple([row for row in rows if change.orphan(row) is None])
         change.insert_new(rows)
         if operation.returning:
             change.returned += rows
         return len(rows), _first(change, rows, generated)
-    if not change.prefetch(rows):
+    if not change.prefetch(rows) and change.moved is None and change.orphan is None:
         change.insert_new(rows)
         if operation.returning:
             change.returned += rows
@@ -216,6 +279,8 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
         found = change.conflict(row)
         stored = row
         if found is None:
+            if change.orphan is not None and change.orphan(row) is not None:
+                continue
             change.insert(row)
             inserted.append(row)
             affected += 1
@@ -225,9 +290,9 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
             continue
         elif operation.on_conflict == "replace":
             affected += 1
-            if found != (change.unique[-1], row):
+            if found != (change.unique[-1], row) or change.moved is not None:
                 while (found := change.conflict(row)) is not None:
-                    change.remove(found[1])
+                    change.delete(found[1])
                     affected += 1
                 change.insert(row)
                 inserted.append(row)
@@ -260,6 +325,8 @@ def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
             found = change.conflict(row)
             if found is not None:
                 raise change.refuse(row, found[0], number)
+            if change.orphan is not None and (error := change.orphan(row)) is not None:
+                raise error
         except ConstraintViolation as error:
             refused.append((number, error.message.removeprefix(f"row {number}: ")))
         else:
@@ -319,6 +386,7 @@ def _update_instead(change: TableChange, old: Row, new: Row, assigning: Assignin
     """ON DUPLICATE KEY UPDATE."""
     if new == old:
         return 0
+    change.move(old, new)
     if change.keeps_keys(assigning):
         change.amend(old, new, number)
     else:
@@ -327,13 +395,8 @@ def _update_instead(change: TableChange, old: Row, new: Row, assigning: Assignin
 
 
 def _replace(change: TableChange, old: Row, new: Row, number: int, weight: int = 1) -> None:
-    change.require(new, number)
     change.remove(old, weight)
-    found = change.conflict(new)
-    if found is not None:
-        raise change.refuse(new, found[0], number)
-    for _ in range(weight):
-        change.insert(new)
+    change.put(new, number, weight)
 
 
 def _update(change: TableChange, operation: Update) -> int:
@@ -350,31 +413,29 @@ def _replace_all(change: TableChange, changed: Sequence[tuple[Row, Row, int]], *
 
     All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself.
     """
+    if change.moved is not None:
+        change.moved.update([(old, new) for old, new, _ in changed])
     if keeps_keys:
         for number, (old, new, weight) in enumerate(changed, 1):
             change.amend(old, new, number, weight)
         return sum([weight for _, _, weight in changed])
     for old, _, weight in changed:
         change.remove(old, weight)
-    affected = 0
     for number, (_, new, weight) in enumerate(changed, 1):
-        change.require(new, number)
-        for _ in range(weight):
-            found = change.conflict(new)
-            if found is not None:
-                raise change.refuse(new, found[0], number)
-            change.insert(new)
-            affected += 1
-    return affected
+        change.put(new, number, weight)
+    return sum([weight for _, _, weight in changed])
 
 
 def _delete(change: TableChange, operation: Delete) -> int:
     chosen = selected(change.table, operation)
-    change.deltas = {row: -weight for row, weight in chosen}
-    if len(change.deltas) < len(chosen):  # Equal rows that are stored as different bytes, as 0.0 and -0.0 are.
+    if change.moved is None:
+        change.deltas = {row: -weight for row, weight in chosen}
+    if len(change.deltas) < len(
+        chosen
+    ):  # Equal rows that are stored as different bytes, as 0.0 and -0.0 are; or named.
         change.deltas = {}
         for row, weight in chosen:
-            add_row(change.deltas, row, -weight)
+            change.delete(row, weight)
     if operation.returning:
         change.returned += [row for row, weight in chosen for _ in range(weight)]
     return sum([weight for _, weight in chosen])
@@ -390,7 +451,7 @@ def _amend(change: TableChange, operation: Amend) -> int:
         )
     if operation.assignments is None:
         for row, weight, _ in found:
-            change.remove(row, weight)
+            change.delete(row, weight)
             if operation.returning:
                 change.returned += [row] * weight
         return sum([weight for _, weight, _ in found])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from domains.language.coercion import coerce
 from domains.language.compile import compile_expression
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.json_rows import decoded_expression
-from domains.language.types import Check, Row, TableSchema, Value
+from domains.language.types import Check, ForeignKey, Row, TableSchema, Value
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Stamps
+from domains.plan.sharding import base_shard
 from domains.store.row_types import RowTypes
-from domains.store.storage import TableStore
+from domains.store.storage import Store, TableStore
 
 
 class WrittenTable:
@@ -40,6 +42,64 @@ class WrittenTable:
         self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
         self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
         """Where the AUTO_INCREMENT column stands."""
+        self.parents: list[Reference] = []
+        """By foreign keys of this table."""
+        self.children: list[Reference] = []
+        """By foreign keys of tables that name this one; a table may name itself."""
+        self.is_related = False
+        """Whether there are any of both: a write of it may change another table, or depend on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An enforced foreign key between two tables of one shard."""
+
+    key: ForeignKey
+    child: str
+    columns: Columns
+    """Of the child, in the order of ``unique``."""
+    parent: str
+    unique: Columns
+    """The unique key of the parent that the child's columns name."""
+
+    @classmethod
+    def of(cls, child: TableSchema, key: ForeignKey, parent: TableSchema) -> Reference:
+        places = [parent.position(name) for name in key.key]
+        for unique in (parent.primary_key, *parent.unique):
+            if len(unique) == len(places) and set(unique) == set(places):
+                columns = tuple([key.columns[places.index(at)] for at in unique])
+                return cls(key, child.name, columns, parent.name, unique)
+        raise AssertionError(f"foreign key {key.name} names no unique key of {parent.name}")
+
+
+class WrittenTables(dict[str, WrittenTable]):
+    """Those of one shard that were written to, by name."""
+
+    def __init__(self, store: Store, shard: int = 0, shards: int = 1) -> None:
+        super().__init__()
+        self._store = store
+        self._shard = shard
+        self._shards = shards
+
+    def made(self, name: str) -> WrittenTable:
+        """The table as it is now. All are to be cleared when any is created, altered or dropped."""
+        stored = self._store.table(name)
+        base = base_shard(stored.schema.name, stored.schema.generation, self._shard, self._shards)
+        table = self[name] = WrittenTable(stored, base, self._shard, self._shards)
+        schemas = {schema.name.lower(): schema for schema in self._store.tables()}
+        for child in schemas.values():
+            for key in child.foreign_keys:
+                if key.enforced and name in (child.name, schemas[key.parent.lower()].name):
+                    reference = Reference.of(child, key, schemas[key.parent.lower()])
+                    if reference.child == name:
+                        table.parents.append(reference)
+                    if reference.parent == name:
+                        table.children.append(reference)
+        table.is_related = bool(table.parents or table.children)
+        return table
+
+    def known(self, name: str) -> WrittenTable:
+        return self.get(name) or self.made(name)
 
 
 def row_condition(check: Check) -> Callable[[Row], Value]:

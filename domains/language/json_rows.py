@@ -20,7 +20,9 @@ from domains.language.types import (
     UNKNOWN_GENERATION,
     Check,
     Column,
+    ForeignKey,
     Kind,
+    Reaction,
     Row,
     SqlType,
     StoredExpression,
@@ -74,10 +76,16 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         checks=tuple(
             Check(check["name"], StoredExpression(**check["condition"])) for check in document.get("checks", ())
         ),
+        foreign_keys=tuple(map(_foreign_key, document.get("foreign_keys", ()))),
         order=tuple(document.get("order", ())),
         unique_names=tuple(document.get("unique_names", ())),
         late_primary=document.get("late_primary", False),
     )
+
+
+def _foreign_key(document: dict[str, Any]) -> ForeignKey:
+    reactions = {way: Reaction(document[way]) for way in ("on_delete", "on_update")}
+    return ForeignKey(**{**document, "columns": tuple(document["columns"]), "key": tuple(document["key"]), **reactions})
 
 
 def stored_expression(sql: str, expression: Expression) -> StoredExpression:

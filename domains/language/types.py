@@ -117,6 +117,31 @@ class Check:
     condition: StoredExpression
 
 
+class Reaction(StrEnum):
+    """The fate of the rows that name a row which goes, or whose key changes."""
+
+    NO_ACTION = "NO ACTION"
+    RESTRICT = "RESTRICT"
+    """As in MySQL the same as NO ACTION: the write is refused."""
+    CASCADE = "CASCADE"
+    SET_NULL = "SET NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """Each row names by ``columns`` a row of table ``parent``, unless one of them is NULL."""
+
+    name: str
+    columns: tuple[int, ...]
+    parent: str
+    key: tuple[str, ...]
+    """The parent's columns, in the order of ``columns``: a unique key of it, where the foreign key is enforced."""
+    on_delete: Reaction = Reaction.NO_ACTION
+    on_update: Reaction = Reaction.NO_ACTION
+    enforced: bool = True
+    """False: NOT ENFORCED. Nothing is checked, and the parent need not be there."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """One column of a base table. Its position in the stored row never changes, even after it is dropped."""
@@ -167,6 +192,7 @@ class TableSchema:
     generation: int = 0
     """Number of tables of the same name that were dropped before this one was created (``sharding.base_shard``)."""
     checks: tuple[Check, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
     order: tuple[int, ...] = ()
     """Positions in the order in which columns are shown, where FIRST or AFTER have changed it; others come behind."""
     unique_names: tuple[str, ...] = ()

@@ -153,7 +153,7 @@ class _Run:
             stored.stage(rows)
             self._store.commit(())
         step = Step(self._task.domain)
-        self._domain.spread(table.schema.name, rows, step)
+        self._domain.spread({table.schema.name: rows}, step)
         self._perform(self._domain.close(step))
 
     def _opened(self, left: set[str]) -> Iterator[Output]:

@@ -22,6 +22,7 @@ from migrations.query.expressions.terms import and_parts
 from migrations.query.select import output_name, unique_name
 from migrations.statements.chosen import choose, is_joined
 from migrations.statements.constants import constant_of, placeholders, value_of
+from migrations.statements.definitions.foreign_keys import refuse_referred
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.insert import insert, with_columns_beside
 from migrations.statements.names import written_table
@@ -197,7 +198,9 @@ def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
         raise SqlError("TRUNCATE wants one table")
     if tables[0].args.get("partition"):
         raise Unsupported("TRUNCATE with PARTITION")
-    return WriteStatement(Delete(written_table(catalog, tables[0]).name, None))
+    name = written_table(catalog, tables[0]).name
+    refuse_referred(catalog, name, "truncated")
+    return WriteStatement(Delete(name, None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def step(flow: Flow, table: str, deltas: list[Delta]) -> list[Publish]:
     domain.store.commit([(table, sequence, deltas)])
     domain.clocks.write(domain.base_name(stored.schema), sequence)
     taken = Step(DomainIndex(0))
-    domain.spread(table, deltas, taken)
+    domain.spread({table: deltas}, taken)
     effects = domain.close(taken)
     flow.simulation.perform(0, effects)
     for row, weight in deltas:
@@ -204,7 +204,7 @@ def test_what_cancels_within_a_step_says_nothing(
     apply(flow, before)
     for table in TABLES:
         taken = Step(DomainIndex(0))
-        flow.simulation.domains[0].spread(table, deltas, taken)
+        flow.simulation.domains[0].spread({table: deltas}, taken)
         said = [effect for effect in flow.simulation.domains[0].close(taken) if isinstance(effect, Publish)]
         assert all(not publish.deltas and not publish.evicted for publish in said)
         flow.simulation.perform(0, list(said))
@@ -213,7 +213,7 @@ def test_what_cancels_within_a_step_says_nothing(
     apply(linked, before)
     for table in TABLES:
         taken = Step(DomainIndex(0))
-        linked.simulation.domains[0].spread(table, deltas, taken)
+        linked.simulation.domains[0].spread({table: deltas}, taken)
         linked.simulation.perform(0, linked.simulation.domains[0].close(taken))
         linked.settle()
         linked.compare()

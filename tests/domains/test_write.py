@@ -38,7 +38,7 @@ class Table:
         except Exception:
             self.store.rollback()
             raise
-        deltas, self.returned = done.deltas, done.returned
+        (deltas,), self.returned = done.tables.values() or ([],), done.returned
         assert len({row for row, _ in deltas}) == len(deltas), "deltas are consolidated"
         if deltas:
             self.table.stage(deltas)

@@ -8,7 +8,7 @@ import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
 from domains.language.json_rows import schema_from_json, schema_to_json
-from domains.language.types import SqlType, TableSchema
+from domains.language.types import ForeignKey, SqlType, TableSchema
 from domains.store.storage import added_values
 from migrations.catalog import Catalog
 from migrations.statements.definitions.written import table_text
@@ -20,7 +20,7 @@ def test_added_columns_come_last_and_pad_what_is_stored() -> None:
     schema = schema_of(
         "ALTER TABLE votes ADD COLUMN a INT DEFAULT 3, ADD b TEXT NOT NULL, ADD c DATETIME DEFAULT NOW(),"
         " ADD COLUMN d DECIMAL(4,2) NOT NULL, ADD COLUMN e INT, ADD KEY (b),"
-        " ADD CONSTRAINT f FOREIGN KEY (e) REFERENCES x (y)"
+        " ADD CONSTRAINT f FOREIGN KEY (e) REFERENCES x (y) NOT ENFORCED"
     )
     assert names(schema, schema.live()) == ("user", "story_id", "a", "b", "c", "d", "e")
     added = schema.columns[2:]
@@ -28,6 +28,7 @@ def test_added_columns_come_last_and_pad_what_is_stored() -> None:
     assert [column.has_default for column in added] == [True, False, False, False, False]
     assert [column.default_now for column in added] == [False, False, True, False, False]
     assert (schema.indexes, schema.index_names) == (((3,),), ("b",))
+    assert schema.foreign_keys == (ForeignKey("f", (6,), "x", ("y",), enforced=False),)
 
 
 def test_a_dropped_column_is_a_tombstone_and_its_name_is_free() -> None:
@@ -52,8 +53,7 @@ def test_indexes_come_and_go_by_name() -> None:
 NOTHING = [
     "ALTER TABLE stories ADD COLUMN IF NOT EXISTS id INT",
     "ALTER TABLE stories DROP COLUMN IF EXISTS q",
-    "ALTER TABLE stories ADD FOREIGN KEY (author) REFERENCES x (y)",
-    "ALTER TABLE stories DROP FOREIGN KEY f",
+    "ALTER TABLE stories DROP FOREIGN KEY IF EXISTS f",
     "ALTER TABLE stories ENGINE=InnoDB, COMMENT 'x', ALGORITHM=INPLACE, LOCK=NONE",
     "ALTER TABLE stories AUTO_INCREMENT = 100",
     "CREATE INDEX IF NOT EXISTS by_author ON stories (id)",

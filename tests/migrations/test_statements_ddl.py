@@ -21,7 +21,7 @@ BIG = """CREATE TABLE `T` (
   at timestamp DEFAULT now(), since DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   day DATE DEFAULT (CURRENT_DATE), flag BOOL DEFAULT TRUE, sum INT DEFAULT (1+2),
   PRIMARY KEY (`id`), UNIQUE KEY `u` (`name`), UNIQUE (n, at), KEY k (name(10), n), INDEX (n) USING BTREE, KEY (n),
-  CONSTRAINT fk FOREIGN KEY (n) REFERENCES x (y) ON DELETE CASCADE
+  CONSTRAINT fk FOREIGN KEY (n) REFERENCES x (y) ON DELETE CASCADE NOT ENFORCED
 ) ENGINE=InnoDB AUTO_INCREMENT=7 DEFAULT CHARSET=utf8 ROW_FORMAT=DYNAMIC"""
 
 
@@ -49,7 +49,7 @@ KEYS: list[tuple[str, tuple[str, ...], list[tuple[str, ...]], list[tuple[str, ..
     ("a INT, b INT, CONSTRAINT p PRIMARY KEY (a), CONSTRAINT u UNIQUE KEY (b)", ("a",), [("b",)], []),
     ("a INT UNIQUE, b INT, UNIQUE (a)", (), [("a",)], []),
     ("A INT, b INT, KEY (a, B)", (), [], [("A", "b")]),
-    ("a INT REFERENCES x (y), b INT", (), [], []),
+    ("a INT REFERENCES stories (id), b INT", (), [], [("a",)]),
 ]
 
 

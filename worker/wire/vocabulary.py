@@ -48,6 +48,7 @@ TYPES: tuple[type, ...] = (
     types.StoredExpression,
     types.Check,
     types.Column,
+    types.ForeignKey,
     types.TableColumn,
     types.TableSchema,
 )

@@ -187,7 +187,7 @@ _IGNORED = (
     exp.CollateColumnConstraint,
     exp.Reference,
 )
-"""They change nothing here: text has binary collation, and foreign keys are not enforced."""
+"""They change nothing of the column: text has binary collation, and ``foreign_keys.py`` looks after REFERENCES."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.InvisibleColumnConstraint: ("INVISIBLE columns", None),

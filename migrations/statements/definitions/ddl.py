@@ -18,6 +18,7 @@ from migrations.statements.definitions.columns import (
     refuse_json_key,
 )
 from migrations.statements.definitions.conditions import with_check, with_generated
+from migrations.statements.definitions.foreign_keys import declared_keys, has_index_for, with_foreign_key
 from migrations.statements.definitions.sharded import sharded
 from migrations.statements.definitions.written import table_text
 from migrations.statements.names import (
@@ -50,13 +51,24 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
         refuse_existing(catalog, name)
     like = _like(create)
     if like is not None:
-        text = table_text(replace(known_table(catalog, like), name=name))
+        text = table_text(replace(known_table(catalog, like), name=name, foreign_keys=()))
         (parsed,) = parse(text)
         create = parsed.expression
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
-    schema = _schema(name, create.this.expressions)
-    return CreateTableStatement(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
+    schema = sharded(_schema(name, create.this.expressions), parsed.sharding, catalog.shards)
+    return CreateTableStatement(with_foreign_keys(schema, create.this.expressions, catalog), if_not_exists)
+
+
+def with_foreign_keys(schema: TableSchema, items: list[exp.Expr], catalog: Catalog) -> TableSchema:
+    """The schema with the foreign keys among these items, and an index for each that needs one, as in InnoDB."""
+    for declared in declared_keys(items):
+        schema = with_foreign_key(schema, declared, catalog)
+        key = schema.foreign_keys[-1]
+        if key.enforced and not has_index_for(schema, key.columns):
+            taken = {name.lower() for name in schema.index_names}
+            schema = with_index(schema, key.columns, "" if declared.index.lower() in taken else declared.index)
+    return limited(schema)
 
 
 def _like(create: exp.Expr) -> exp.Expr | None:
@@ -170,8 +182,13 @@ def _schema(name: str, items: list[exp.Expr]) -> TableSchema:
                 schema = _with_key(schema, part, item.name if isinstance(item, exp.Constraint) else "")
     schema = with_names(_with_not_null_key(schema))
     _check_auto_increment(schema)
+    return schema
+
+
+def limited(schema: TableSchema) -> TableSchema:
+    """:raises LimitExceeded: it has too many indexes."""
     if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
-        raise LimitExceeded(f'table "{name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
+        raise LimitExceeded(f'table "{schema.name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
     return schema
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
-from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
+from domains.errors import AlreadyExists, SqlError, StillInUse, Unsupported
 from domains.language.types import TableSchema
 from migrations.catalog import unknown
 from migrations.parse.grammar import words
@@ -19,13 +19,14 @@ from migrations.parse.reading import exp
 from migrations.statements.definitions.columns import key_columns
 from migrations.statements.definitions.conditions import with_check, without_check
 from migrations.statements.definitions.ddl import (
-    MOST_INDEXES,
     index_clause,
+    limited,
     unique_name,
     with_index,
     with_names,
     with_unique,
 )
+from migrations.statements.definitions.foreign_keys import without_foreign_key
 from migrations.statements.definitions.sharded import check_keys
 from migrations.statements.names import checked, located
 
@@ -104,18 +105,22 @@ def without_primary_key(schema: TableSchema) -> TableSchema:
     )
 
 
-def without_constraint(schema: TableSchema, named: exp.Expr, kind: str) -> TableSchema:
-    """DROP CHECK and DROP CONSTRAINT.
+def without_constraint(schema: TableSchema, named: exp.Expr, kind: str, if_exists: bool = False) -> TableSchema:
+    """DROP CHECK, DROP FOREIGN KEY and DROP CONSTRAINT.
 
-    :raises UnknownName: no CHECK is called so. Foreign keys have no names here: any other one may be one's.
+    :raises UnknownName: there is none of this name.
     """
-    left = without_check(schema, named.name)
-    if left is None and kind == "CHECK":
-        error = unknown("check", f"{schema.name}.{named.name}", [each.name for each in schema.checks], like=named.name)
-        raise located(error, named)
-    if left is None and named.name.lower() in (PRIMARY, *map(str.lower, schema.unique_names)):
+    if kind != "CHECK" and (left := without_foreign_key(schema, named.name)) is not None:
+        return left
+    if kind != "FOREIGN KEY" and (left := without_check(schema, named.name)) is not None:
+        return left
+    if kind == "CONSTRAINT" and named.name.lower() in (PRIMARY, *map(str.lower, schema.unique_names)):
         return without_key(schema, named)
-    return schema if left is None else left
+    if if_exists:
+        return schema
+    checks = [each.name for each in schema.checks] if kind != "FOREIGN KEY" else []
+    keys = [each.name for each in schema.foreign_keys] if kind != "CHECK" else []
+    raise located(unknown(kind.lower(), f"{schema.name}.{named.name}", [*checks, *keys], like=named.name), named)
 
 
 def renamed_key(schema: TableSchema, action: exp.Expr) -> TableSchema:
@@ -172,13 +177,6 @@ def _still_numbered(before: TableSchema, after: TableSchema, name: str) -> Table
         if not any(key and key[0] == first for key in (after.primary_key, *after.unique, *after.indexes)):
             raise StillInUse(f'index "{name}" serves AUTO_INCREMENT column "{column.name}"')
     return after
-
-
-def limited(schema: TableSchema) -> TableSchema:
-    """:raises LimitExceeded: it has more indexes than a table may have."""
-    if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
-        raise LimitExceeded(f'table "{schema.name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
-    return schema
 
 
 def dropped_name(drop: exp.Expr) -> exp.Expr:

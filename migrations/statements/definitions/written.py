@@ -1,7 +1,7 @@
 """Tables and views as the statements that make them: what SHOW CREATE answers, and ``headrace schema`` prints.
 
 Made anew from this text a deployment has the same tables and views, in which later ``*`` means what it meant here. What
-went is not in it (dropped columns), nor what says nothing here (foreign keys, comments, engines), nor rows.
+went is not in it (dropped columns), nor what says nothing here (comments, engines), nor rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from domains.language.types import TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
 from migrations.parse.writing import quote, quoted_text
+from migrations.statements.definitions.foreign_keys import foreign_key_text
 
 
 def schema_text(catalog: Catalog) -> str:
@@ -58,6 +59,7 @@ def table_text(schema: TableSchema) -> str:
     for name, places in zip(schema.index_names, schema.indexes, strict=True):
         key(f"KEY {quote(name)}", places)
     lines += [f"CONSTRAINT {quote(check.name)} CHECK ({check.condition.sql})" for check in schema.checks]
+    lines += [foreign_key_text(schema, key) for key in schema.foreign_keys]
     sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
     return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){sharding}"
