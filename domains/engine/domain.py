@@ -16,7 +16,6 @@ from typing import assert_never
 
 from domains.engine.clock import Clocks
 from domains.engine.eviction import entry_pattern
-from domains.engine.foreign_keys import change_related
 from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import LifeCycle, StateBuild
@@ -25,8 +24,9 @@ from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
-from domains.engine.write import NOTHING, change_table
-from domains.engine.written import WrittenTables
+from domains.engine.writing.foreign_keys import change_related
+from domains.engine.writing.write import NOTHING, change_table
+from domains.engine.writing.written import WrittenTables
 from domains.errors import HeadraceError, RowsRefused
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import ReaderOperator

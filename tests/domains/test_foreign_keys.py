@@ -10,7 +10,7 @@ import pytest
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain, Step
-from domains.engine.foreign_keys import DEEPEST
+from domains.engine.writing.foreign_keys import DEEPEST
 from domains.language.types import Delta, ForeignKey, Reaction, Row
 from domains.plan.commands import AlterTable
 from domains.plan.packets import (

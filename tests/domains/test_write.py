@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from domains.engine.write import change_table
-from domains.engine.written import WrittenTable
+from domains.engine.writing.write import change_table
+from domains.engine.writing.written import WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, TypeViolation
 from domains.language.expressions import Expression
 from domains.language.types import BIGINT, TEXT, Row, SqlType, TableColumn, TableSchema

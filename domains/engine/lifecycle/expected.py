@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from domains.engine.written import row_condition
+from domains.engine.writing.written import row_condition
 from domains.errors import ConstraintViolation
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.commands import Progress

@@ -1,6 +1,6 @@
 """CHECK, generated columns and ON UPDATE CURRENT_TIMESTAMP: expressions that are a part of a table's schema.
 
-The engine computes them in the step that writes a row (``domains/engine/written.py``), so they hold whoever sends the
+The engine computes them in the step that writes a row (``engine/writing/written.py``), so they hold whoever sends the
 row. A generated column is stored whether it is declared VIRTUAL or STORED: what is read of it is the same, and it may
 stand in keys.
 """

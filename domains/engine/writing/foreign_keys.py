@@ -11,7 +11,7 @@ statements that change several rows of a table which names itself)::
     at the end:   no RESTRICTed row is left that names what went or moved     (MySQL's error 1451)
                   every new row names a row that is there                     (MySQL's error 1452)
 
-All of it is one :data:`~domains.engine.write.TableDeltas`: one write batch with a log entry for each table, and one
+All of it is one ``TableDeltas`` (``write.py``): one write batch with a log entry for each table, and one
 pass. A replayed log therefore cascades nothing: what cascaded is in it. Who writes is one thread, and parent and child
 are in its shard, so that no insert of a child and no removal of its parent can pass each other.
 """
@@ -22,8 +22,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from domains.engine.write import Changes, TableChange, perform
-from domains.engine.written import Reference, WrittenTables
+from domains.engine.writing.write import Changes, TableChange, perform
+from domains.engine.writing.written import KeyReference, WrittenTables
 from domains.errors import ConstraintViolation
 from domains.language.description import literal
 from domains.language.types import Reaction, Row, TableSchema
@@ -55,7 +55,7 @@ class _Together:
 
     tables: WrittenTables
     changes: dict[str, TableChange] = field(default_factory=dict)
-    kept: list[tuple[Reference, frozenset[Row]]] = field(default_factory=list)
+    kept: list[tuple[KeyReference, frozenset[Row]]] = field(default_factory=list)
     """Keys that no row may name any more when all is done."""
     replaced: frozenset[Row] = frozenset()
     """Rows that REPLACE has put in: they came after what they replace had gone."""
@@ -118,7 +118,7 @@ def _react(together: _Together, moved: _Moved, pending: deque[_Moved]) -> None:
 
 def _follow(
     together: _Together,
-    reference: Reference,
+    reference: KeyReference,
     reaction: Reaction,
     keys: Mapping[Row, Row | None],
     moved: _Moved,
@@ -171,7 +171,7 @@ def _with_key(child: TableChange, row: Row, columns: Columns, key: Row) -> Row:
     return tuple(values) if generate is None else generate(tuple(values))
 
 
-def _naming(together: _Together, reference: Reference, keys: Iterable[Row]) -> dict[Row, int]:
+def _naming(together: _Together, reference: KeyReference, keys: Iterable[Row]) -> dict[Row, int]:
     found = together.of(reference.child).having(reference.columns, dict.fromkeys(keys))
     if together.replaced and reference.child == reference.parent:
         return {row: weight for row, weight in found.items() if row not in together.replaced}
@@ -223,7 +223,7 @@ def _ask_row_by_row(together: _Together, change: TableChange, operation: Insert)
         change.orphan = orphan
 
 
-def _still_named(reference: Reference, row: Row, schema: TableSchema) -> ConstraintViolation:
+def _still_named(reference: KeyReference, row: Row, schema: TableSchema) -> ConstraintViolation:
     key = reference.key
     return ConstraintViolation(
         f'a row of table "{reference.parent}" cannot go, or change its key: foreign key "{key.name}" of table '
@@ -232,7 +232,7 @@ def _still_named(reference: Reference, row: Row, schema: TableSchema) -> Constra
     )
 
 
-def _names_none(reference: Reference, row: Row, schema: TableSchema) -> ConstraintViolation:
+def _names_none(reference: KeyReference, row: Row, schema: TableSchema) -> ConstraintViolation:
     return ConstraintViolation(
         f'foreign key "{reference.key.name}" of table "{reference.child}" names no row of table "{reference.parent}": '
         f"{_said(reference, row, schema)}",
@@ -240,5 +240,5 @@ def _names_none(reference: Reference, row: Row, schema: TableSchema) -> Constrai
     )
 
 
-def _said(reference: Reference, row: Row, schema: TableSchema) -> str:
+def _said(reference: KeyReference, row: Row, schema: TableSchema) -> str:
     return ", ".join(f"{schema.columns[at].name} = {literal(row[at])}" for at in reference.columns)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from domains.engine.written import Assigning, WrittenTable
+from domains.engine.writing.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
 from domains.language.types import Delta, Row

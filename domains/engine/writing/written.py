@@ -42,16 +42,16 @@ class WrittenTable:
         self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
         self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
         """Where the AUTO_INCREMENT column stands."""
-        self.parents: list[Reference] = []
+        self.parents: list[KeyReference] = []
         """By foreign keys of this table."""
-        self.children: list[Reference] = []
+        self.children: list[KeyReference] = []
         """By foreign keys of tables that name this one; a table may name itself."""
         self.is_related = False
         """Whether there are any of both: a write of it may change another table, or depend on one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class KeyReference:
     """An enforced foreign key between two tables of one shard."""
 
     key: ForeignKey
@@ -63,7 +63,7 @@ class Reference:
     """The unique key of the parent that the child's columns name."""
 
     @classmethod
-    def of(cls, child: TableSchema, key: ForeignKey, parent: TableSchema) -> Reference:
+    def of(cls, child: TableSchema, key: ForeignKey, parent: TableSchema) -> KeyReference:
         places = [parent.position(name) for name in key.key]
         for unique in (parent.primary_key, *parent.unique):
             if len(unique) == len(places) and set(unique) == set(places):
@@ -90,7 +90,7 @@ class WrittenTables(dict[str, WrittenTable]):
         for child in schemas.values():
             for key in child.foreign_keys:
                 if key.enforced and name in (child.name, schemas[key.parent.lower()].name):
-                    reference = Reference.of(child, key, schemas[key.parent.lower()])
+                    reference = KeyReference.of(child, key, schemas[key.parent.lower()])
                     if reference.child == name:
                         table.parents.append(reference)
                     if reference.parent == name:
