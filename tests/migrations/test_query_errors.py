@@ -47,6 +47,10 @@ UNSUPPORTED = {
     "SELECT id FROM stories WHERE id = ? INTERSECT SELECT id FROM users WHERE name = ?": "different parameters",
     "SELECT id FROM stories WHERE id = :id UNION SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
     "SELECT id FROM stories WHERE id > ? EXCEPT SELECT id FROM users WHERE id > ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id = ? UNION ALL SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id IN (?) UNION ALL SELECT id FROM users WHERE id IN (?)": (
+        'a ? for "id" in each branch'
+    ),
     "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
     "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
