@@ -249,6 +249,7 @@ class TableColumnAnswer(ColumnAnswer):
     nullable: bool
     default: Json
     auto_increment: bool
+    collation: str | None = Field(description="By which texts are compared; null where it is no text")
 
 
 class ForeignKeyAnswer(BaseModel):

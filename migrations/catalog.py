@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from domains.errors import UnknownName
+from domains.language.collating.collation import BINARY
 from domains.language.types import TableSchema
 from migrations.parse.reading import children, exp
 
@@ -59,9 +60,11 @@ class Catalog:
     """Number of shards of a table whose definition gives none."""
     dropped: Mapping[str, int] = field(default_factory=_none_dropped)
     """Number of dropped tables by lower-case name: the generation of the next table of this name."""
+    collation: str = BINARY
+    """Of the texts of a table whose definition gives none; "" as in a recipe's entry."""
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
-        return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped))
+        return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""

@@ -249,7 +249,7 @@ def entries_of(entry: RecipeEntry) -> tuple[RecipeEntry, ...]:
             if own == kind:
                 parts[-1] = replace(parts[-1], statements=(*parts[-1].statements, parsed.sql))
             else:
-                parts.append(RecipeEntry((parsed.sql,)))
+                parts.append(RecipeEntry((parsed.sql,), collation=entry.collation))
             kind = own
     if entry.readers:
         parts.append(RecipeEntry(readers=entry.readers))
@@ -280,7 +280,8 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
         for statement in statements:
             try:
                 said = as_ignored(statement) if entry.ignored_keys else statement
-                work.add(interpret_one(said, work.state.catalog, (), ""))
+                catalog = replace(work.state.catalog, collation=entry.collation)
+                work.add(interpret_one(said, catalog, (), ""))
             except HeadraceError as error:
                 if len(statements) > 1:
                     error.message = whose(statement) + error.message

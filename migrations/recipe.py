@@ -41,6 +41,9 @@ class RecipeEntry:
     """The shards in which it gathers rows: which has the least depends on what there was."""
     ignored_keys: bool = False
     """An earlier version wrote it, which read over foreign keys: they are NOT ENFORCED."""
+    collation: str = ""
+    """Of the texts of its tables that name none. Without it, its tables are of before there were collations: whatever
+    they name was read over, and texts are compared by code point."""
 
     def document(self) -> dict[str, Any]:
         """The entry as a JSON object, without empty members."""
@@ -59,6 +62,8 @@ class RecipeEntry:
             document["dropped"] = dict(self.dropped)
         if self.gathers:
             document["gathers"] = list(self.gathers)
+        if self.collation:
+            document["collation"] = self.collation
         return document
 
     @property
@@ -146,6 +151,7 @@ def _entry(document: dict[str, Any]) -> RecipeEntry:
         tuple((str(name), int(count)) for name, count in document.get("dropped", {}).items()),
         tuple(map(int, document.get("gathers", ()))),
         "foreign_keys" not in document and any(map(_KEYS.search, statements)),
+        str(document.get("collation", "")),
     )
 
 

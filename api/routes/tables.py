@@ -16,8 +16,9 @@ from api.schemas import (
     UpdateRequest,
     WriteAnswer,
 )
+from domains.language.collating.collation import BINARY
 from domains.language.json_rows import json_value
-from domains.language.types import TableSchema
+from domains.language.types import Kind, TableSchema
 
 router = APIRouter(tags=["tables"])
 
@@ -79,6 +80,7 @@ def _table(schema: TableSchema) -> dict[str, Any]:
                 "nullable": column.nullable,
                 "default": "CURRENT_TIMESTAMP" if column.default_now else json_value(column.default),
                 "auto_increment": column.auto_increment,
+                "collation": (column.type.collation or BINARY) if column.type.kind is Kind.TEXT else None,
             }
             for column in (schema.columns[position] for position in schema.live())
         ],

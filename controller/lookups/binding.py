@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from domains.errors import BadRequest, LimitExceeded, TypeViolation
 from domains.language.coercion import coercer, exact_number
+from domains.language.collating.collation import keyed
 from domains.language.expressions import Constant
 from domains.language.functions.comparands import Comparand, comparand
 from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
@@ -46,6 +47,9 @@ def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
     convert = coercer(wanted, column=name, from_json=True)
     if type.kind is Kind.DATE:
         return lambda given: _among(Constant(None if convert(given) is None else str(given), TEXT), type)
+    if type.collation is not None:
+        key = keyed(type.collation)
+        return lambda given: Comparand(key(convert(_no_number(given, type, name))))
     if type.kind in (Kind.TEXT, Kind.BLOB):
         return lambda given: Comparand(convert(_no_number(given, type, name)))
     return lambda given: Comparand(convert(given))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 from controller.deployment import KILLED, MigrationStatus
@@ -22,6 +23,7 @@ from controller.migrating.execution import Migration, carry_out, define
 from controller.migrating.executor import Book, Executor, Interrupted
 from controller.migrating.unbuilt import RETRY_SECONDS, Unbuilt, UnbuiltPart
 from domains.errors import HeadraceError, LimitExceeded, NotFound, SqlSyntaxError, Unavailable
+from domains.language.collating.collation import BINARY
 from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.flow.dataflow import Placement
@@ -64,6 +66,8 @@ class Migrator:
         self._behind: asyncio.Task[None] | None = None
         self.turn = asyncio.Lock()
         """Held while the graph is changed."""
+        self.collation: str = BINARY
+        """Of the texts of new tables whose definition names none."""
         self._closed = False
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
@@ -85,6 +89,7 @@ class Migrator:
         """
         if entry == RecipeEntry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
+        entry = self._with_collation(entry)
         if not self.turn.locked():
             self._foreseen = (self.state, self._plan(entry, parsed))
         migration = Migration(self._ids(), sql)
@@ -92,6 +97,12 @@ class Migrator:
         task = self._tasks[migration.id] = asyncio.create_task(self._run(migration, entry))
         task.add_done_callback(lambda _: self._tasks.pop(migration.id))
         return migration
+
+    def _with_collation(self, entry: RecipeEntry) -> RecipeEntry:
+        """What the texts of its tables are compared by stands in the entry, so that they are whenever it is played."""
+        if entry.ad_hoc or not (self.collation != BINARY or any("_ci" in sql.lower() for sql in entry.statements)):
+            return entry
+        return replace(entry, collation=self.collation)
 
     def _plan(self, entry: RecipeEntry, parsed: Sequence[Parsed] | None = None) -> Change:
         """The entry's plan in the present state. What ``start`` has planned is taken once: planning is a good part of

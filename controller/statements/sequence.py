@@ -19,8 +19,9 @@ from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
 from domains.errors import Cancelled, HeadraceError, NotFound, RowsChanged
 from domains.language.coercion import json_value
+from domains.language.collating.collation import BINARY
 from domains.language.compile import compile_predicate
-from domains.language.types import TEXT, Column, Kind, TableSchema, Value
+from domains.language.types import TEXT, Column, Kind, SqlType, TableSchema, Value
 from domains.plan.packets import Clock
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
@@ -337,8 +338,11 @@ class Statements:
             rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
         if not full:
             return [(field, type.name, *rest) for field, type, *rest in rows]
-        collations = {Kind.TEXT: "utf8mb4_bin"}
-        return [(field, type.name, collations.get(type.kind), *rest, "", "") for field, type, *rest in rows]
+        return [(field, type.name, _collation(type), *rest, "", "") for field, type, *rest in rows]
+
+
+def _collation(type: SqlType) -> str | None:
+    return (type.collation or BINARY) if type.kind is Kind.TEXT else None
 
 
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:

@@ -19,7 +19,7 @@ from itertools import chain
 
 from domains.engine.vertices import Vertices
 from domains.errors import LimitExceeded
-from domains.language.types import Delta, Row, TableSchema
+from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
 from domains.plan.deltas import group_by_key, key_function
@@ -103,7 +103,7 @@ class Evaluation:
     def at(self, columns: Columns, keys: Sequence[Row]) -> Iterator[list[Delta]]:
         """The rows of the root at each key, whose values are no NULLs."""
         if keys and (self._root.index in self._elsewhere or not self._is_looked_up(self._root, columns, keys)):
-            wanted, key_of = set(keys), key_function(columns)
+            wanted, key_of = set(keys), key_function(columns, self._root.collations)
             for part in self._slices(self._root):
                 yield [delta for delta in part if key_of(delta[0]) in wanted]
             return
@@ -163,7 +163,8 @@ class Evaluation:
         side = self._drive(vertex, ())
         matching = traits_of(vertex.node.operator).matching
         assert matching is not None
-        other, key_of = vertex.parents[1 - side], key_function(matching.on[side])
+        other = vertex.parents[1 - side]
+        key_of = key_function(matching.on[side], vertex.parents[side].collations)
         for part in self._slices(vertex.parents[side]):
             keys = [key for key in dict.fromkeys(key_of(row) for row, _ in part) if None not in key]
             found = self.find(other, matching.on[1 - side], keys)
@@ -185,7 +186,8 @@ class Evaluation:
             return self._computed(vertex, columns, keys)
         hashed = self._hashed.get((vertex, columns))
         if hashed is None:
-            hashed = self._hashed[vertex, columns] = group_by_key(self._all(vertex), key_function(columns))
+            key_of = key_function(columns, vertex.collations)
+            hashed = self._hashed[vertex, columns] = group_by_key(self._all(vertex), key_of)
         return [hashed.get(key, ()) for key in keys]
 
     def _is_looked_up(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> bool:
@@ -232,7 +234,7 @@ class Evaluation:
                 self._weigh(list(map(found.__getitem__, some)))
         if len(indexed) == len(stored):
             return [base.cut(found[part_of(key)]) for key in keys]
-        key_of = key_function(stored)
+        key_of = key_function(stored, collations_of(table.schema.columns))
         return [base.cut([delta for delta in found[part_of(key)] if key_of(delta[0]) == key]) for key in keys]
 
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:

@@ -19,7 +19,7 @@ from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Found, Vertex
 from domains.operators.state import Index, RowIndex
 from domains.plan.commands import Part
-from domains.plan.deltas import consolidate
+from domains.plan.deltas import consolidate, group_by_key, key_function
 from domains.plan.graph import Columns, NodeIndex
 from domains.plan.packets import LinkId
 from domains.plan.traits import is_ingress, traits_of
@@ -52,6 +52,10 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
 
 def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows) -> None:
     assert None not in key, f"{vertex}: a NULL in key {key}"
+    collated = dict(vertex.collations)
+    assert not any(at in collated and isinstance(value, str) for at, value in zip(index.columns, key, strict=True)), (
+        f"{vertex}: a text in key {key}, where its collation's key should be"
+    )
     material = vertex.operator.compute(peek, index.columns, [key])[0]
     where = f"domain {domain.index}: {vertex} by {index.columns} at {key}"
     assert material is not None, f"{where} stands on a hole (rules 2, 3)"
@@ -80,7 +84,7 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
     """All of it at once. What a full index is keyed by need not be such that its operator could compute one key."""
     where = f"domain {domain.index}: {vertex}, which is full,"
     groups = next((each for each in vertex.indexes.values() if not isinstance(each, RowIndex)), None)
-    places = index.columns
+    places, collations = index.columns, vertex.collations
     if groups is not None and isinstance(index, RowIndex):
         material: Found = _all_of(groups)  # Further indexes of an aggregate have the rows that its groups show.
     else:
@@ -88,15 +92,14 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
         traits = traits_of(vertex.node.operator)
         if traits.groups_by is not None:
             (places,) = traits.origins(index.columns, [len(parent.node.columns) for parent in vertex.parents])
+            collations = vertex.parents[0].collations
     if material is None:
         return  # It stands on what another domain sends and this one does not keep.
     if isinstance(vertex.operator, ReaderOperator):
         held, anew = dict(consolidate(reader_rows(vertex.index, ()) or ())), dict(consolidate(material))
         assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
         return
-    by_key: dict[Row, list[Delta]] = {}
-    for delta in consolidate(material):
-        by_key.setdefault(tuple(delta[0][at] for at in places), []).append(delta)
+    by_key = group_by_key(consolidate(material), key_function(places, collations))
     for key in {*index.keys(), *by_key}:
         follows = by_key.get(key, [])
         assert index.agrees(key, follows), (

@@ -200,5 +200,5 @@ def _parted(deltas: tuple[Delta, ...], part: Part, parts: dict[tuple[int, int], 
     if divided is None:
         divided = parts[column, shards] = [[] for _ in range(shards)]
         for delta in deltas:
-            divided[shard_of(delta[0][column], shards)].append(delta)
+            divided[shard_of(delta[0][column], shards, part.collation)].append(delta)
     return divided[part.number]

@@ -104,11 +104,11 @@ class Vertices(dict[NodeIndex, Vertex]):
             case graph.Union():
                 return stateless.UnionOperator()
             case graph.Join() as join:
-                return JoinOperator(join, len(parents[0].node.columns), len(parents[1].node.columns))
+                return JoinOperator(join, parents[0].node.columns, parents[1].node.columns)
             case graph.Aggregate() as aggregate:
                 return AggregateOperator(aggregate, parents[0].node.columns)
             case graph.TopK() as topk:
-                return TopKOperator(topk)
+                return TopKOperator(topk, parents[0].node.columns)
             case graph.Over() as over:
                 return OverOperator(over, parents[0].node.columns)
             case graph.Ingress():
@@ -116,6 +116,6 @@ class Vertices(dict[NodeIndex, Vertex]):
             case graph.Egress():
                 return edges.EgressOperator()
             case graph.Reader() as reader:
-                return edges.ReaderOperator(reader)
+                return edges.ReaderOperator(reader, node.columns)
             case _:
                 assert_never(node.operator)

@@ -11,7 +11,8 @@ NULL       ``01``: before everything
 int        ``11`` and 8 bytes, offset by 2^63; beyond 64 bits ``10``/``12``, length and magnitude (complemented if < 0)
 float      ``20`` and 8 bytes: IEEE 754 with the sign bit flipped, or all bits where it is negative
 Decimal    ``31`` for zero; ``32`` exponent, significant digits, ``00``; ``30`` and the complement of that if negative
-str        ``40``, UTF-8 with ``00`` written ``00 ff``, then ``00 01``; so the order is by code point
+str        ``40``, UTF-8 with ``00`` written ``00 ff``, then ``00 01``; so the order is by code point.
+           Where a column has a collation the text's key is encoded, as bytes
 bytes      ``48``, else as str
 timedelta  its microseconds, as an int
 =========  =====================================================================================================
@@ -29,6 +30,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
+from domains.language.collating.collation import keyed
 from domains.language.compiled import compiled
 from domains.language.durations import micros_of, of_micros
 from domains.language.exact import rounded
@@ -180,6 +182,13 @@ _BY_KIND: dict[Kind, Callable[..., bytes]] = {
 }
 
 
+def _encoder_of(type: SqlType) -> Callable[..., bytes]:
+    if type.collation is None:
+        return _BY_KIND.get(type.kind, encode_value)
+    key = keyed(type.collation)
+    return lambda value: _encode_blob(key(value))
+
+
 def row_encoder(
     positions: Sequence[int], types: Sequence[SqlType], descending: Sequence[bool] | None = None
 ) -> Encoder:
@@ -211,11 +220,14 @@ def row_encoder(
             run.append((at, down))
             continue
         close_run()
-        scope[f"encode{len(pieces)}"] = _BY_KIND.get(type_.kind, encode_value)
+        scope[f"encode{len(pieces)}"] = _encoder_of(type_)
         pieces.append(f"encode{len(pieces)}(row[{at}])" + (".translate(COMPLEMENT)" if down else ""))
     close_run()
-    taken = tuple(positions)
-    scope["slow"] = lambda row: encode_order(tuple(row[at] for at in taken), flags)
+    keys = [None if type_.collation is None else keyed(type_.collation) for type_ in types]
+    taken = tuple(zip(positions, keys, strict=True))
+    scope["slow"] = lambda row: encode_order(
+        tuple(row[at] if key is None else key(row[at]) for at, key in taken), flags
+    )
     source = (
         "def encode(row):\n"
         "    try:\n"
@@ -261,7 +273,7 @@ def _value(body: bytes, type: SqlType) -> Value:
     if tag in (0x30, 0x31, 0x32):
         return _decimal(tag, rest, type)
     plain = rest[:-2].replace(b"\x00\xff", b"\x00")
-    return plain if type.kind is Kind.BLOB else plain.decode("utf-8", "surrogatepass")
+    return plain if tag == _BLOB[0] else plain.decode("utf-8", "surrogatepass")
 
 
 def _decimal(tag: int, rest: bytes, type: SqlType) -> Decimal:

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from domains.language.collating.collation import Collation
 from domains.language.compiled import compiled
 from domains.language.durations import micros_of, of_micros, text_of_time
 from domains.language.expressions import Call, Constant, Expression, Field
@@ -45,8 +46,19 @@ def schema_to_json(schema: TableSchema) -> dict[str, Any]:
     return document
 
 
+def _collation(name: str | None) -> Collation | None:
+    return None if name is None else Collation(name)
+
+
 def type_from_json(document: dict[str, Any]) -> SqlType:
-    return SqlType(**{**document, "kind": Kind(document["kind"]), "members": tuple(document.get("members", ()))})
+    return SqlType(
+        **{
+            **document,
+            "kind": Kind(document["kind"]),
+            "members": tuple(document.get("members", ())),
+            "collation": _collation(document.get("collation")),
+        }
+    )
 
 
 def schema_from_json(document: dict[str, Any]) -> TableSchema:
@@ -80,6 +92,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         order=tuple(document.get("order", ())),
         unique_names=tuple(document.get("unique_names", ())),
         late_primary=document.get("late_primary", False),
+        collation=_collation(document.get("collation")),
     )
 
 

@@ -122,7 +122,8 @@ def _folded(e: Expression, budget: FoldBudget) -> Expression:
     arguments = tuple(_folded(a, budget) for a in e.arguments)
     if arguments != e.arguments:
         e = Call(e.function, arguments, e.type)
-    if e.function in FUNCTIONS and all(isinstance(a, Constant) for a in arguments):
+    # COLLATE stays: a constant alone takes the collation of what it meets.
+    if e.function in FUNCTIONS and e.function != "collate" and all(isinstance(a, Constant) for a in arguments):
         value = evaluate_constant(e)
         budget.spend(value)
         return Constant(value, e.type)

@@ -8,7 +8,7 @@ kind       Python value                    notes
 INTEGER    ``int`` (never ``bool``)        TINYINT … BIGINT, BOOL (0 or 1), YEAR, BIT; bounds by declared type
 DOUBLE     ``float``                       finite, ``-0.0`` becomes ``0.0``; NaN and infinities are refused
 DECIMAL    ``decimal.Decimal``             quantised to ``scale`` digits, half up
-TEXT       ``str``                         CHAR, VARCHAR, TEXT, ENUM, SET; compared by code point (binary collation)
+TEXT       ``str``                         CHAR, VARCHAR, TEXT, ENUM, SET; compared as ``collation.py`` says
 BLOB       ``bytes``
 DATE       ``str``, ``2026-01-31``         so that order, equality and JSON are those of the text
 DATETIME   ``str``, ``2026-01-31 08:00:00`` with ``.ffffff`` only where the fraction is not zero
@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+
+from domains.language.collating.collation import Collation, Collations, collated
 
 Value = None | int | float | str | bytes | Decimal | timedelta
 Row = tuple[Value, ...]
@@ -63,6 +65,8 @@ class SqlType:
     members: tuple[str, ...] = ()
     """Of ENUM and SET, which are TEXT: a member's name, or those of several with commas between them, in this order.
     As a number, and in ORDER BY, a value is its place from 1 on, or a bit for each member."""
+    collation: Collation | None = None
+    """Of TEXT; None: by code point."""
 
     @property
     def is_set(self) -> bool:
@@ -97,6 +101,11 @@ class Column:
 
     name: str
     type: SqlType
+
+
+def collations_of(columns: Iterable[Column | TableColumn]) -> Collations:
+    """Of a row with these columns."""
+    return collated([column.type.collation for column in columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +208,8 @@ class TableSchema:
     """The names of ``unique``, in their order."""
     late_primary: bool = False
     """The first of ``unique`` is the PRIMARY KEY: it came by ALTER TABLE, and rows are stored as those of a bag."""
+    collation: Collation | None = None
+    """Of the texts of columns that come later and name none."""
 
     @property
     def shown_key(self) -> tuple[int, ...]:

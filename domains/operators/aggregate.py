@@ -28,10 +28,10 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
     __slots__ = ("grouping", "parent_columns", "parent_key_of")
 
     def __init__(self, columns: Columns, partial: bool, grouping: Grouping) -> None:
-        super().__init__(columns, partial)
+        super().__init__(columns, partial, grouping.collations)
         self.grouping = grouping
         self.parent_columns: Columns = tuple(grouping.group[c] for c in columns)
-        self.parent_key_of = key_function(self.parent_columns)
+        self.parent_key_of = key_function(self.parent_columns, grouping.parent_collations)
         if grouping.scalar and not partial:
             self.fill((), ())
 
@@ -76,8 +76,9 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
     def load(self, items: Sequence[Any]) -> list[Delta]:
         """Of a full index. The scalar aggregate's one group is there already, and is replaced."""
         rows: list[Delta] = []
+        part_of = key_function(self.columns)
         for item in items:
-            key = self.key_of(item[0])
+            key = part_of(item[0])
             if key in self.entries:
                 self.evict(key)
             group = self.grouping.restore(item)
@@ -156,7 +157,7 @@ class AggregateOperator(Operator):
             return WholeGroups(columns, partial, self._descriptor, self._parent)
         if partial or whole:
             return GroupIndex(columns, partial, Grouping(self._descriptor, self._parent, full=not partial))
-        return RowIndex(columns, partial)
+        return RowIndex(columns, partial, self.vertex.collations)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         output: list[Delta] = []

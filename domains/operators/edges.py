@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from domains.language.types import Delta, Row
+from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.operator import Forward, Found, Lookups, Operator
 from domains.operators.state import Index, row_weigher
 from domains.plan import graph
@@ -56,7 +56,8 @@ class BaseOperator(Operator):
         stored, unique = tuple(self.columns[column] for column in columns), self.stored.schema.primary_key
         by = StoredKey(stored)
         if unique and len(unique) < len(stored) and set(unique) <= set(stored):
-            by = StoredKey(stored, unique, key_function(tuple(map(stored.index, unique))), key_function(stored))
+            key_of = key_function(stored, collations_of(self.stored.schema.columns))
+            by = StoredKey(stored, unique, key_function(tuple(map(stored.index, unique))), key_of)
         self.keys[columns] = by
         return by
 
@@ -160,9 +161,9 @@ READER_ROW_BYTES = 40
 
 
 class ReaderOperator(Operator):
-    def __init__(self, descriptor: graph.Reader) -> None:
+    def __init__(self, descriptor: graph.Reader, columns: Sequence[Column]) -> None:
         self.descriptor = descriptor
-        self.key_of = key_function(descriptor.key)
+        self.key_of = key_function(descriptor.key, collations_of(columns))
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
         return ReaderIndex(columns, partial, row_weigher([column.type for column in self.vertex.node.columns]))

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from domains.language.compile import compile_predicate
-from domains.language.types import Delta, Row
+from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
 from domains.plan import graph
 from domains.plan.deltas import Entry, add_row, group_by_key, key_function
@@ -54,12 +54,18 @@ class Drive:
 
 
 class JoinOperator(Operator):
-    def __init__(self, descriptor: graph.Join, left_width: int, right_width: int) -> None:
+    def __init__(self, descriptor: graph.Join, left: Sequence[Column], right: Sequence[Column]) -> None:
         self.kind = descriptor.kind
         self.on: tuple[Columns, Columns] = (descriptor.left_on, descriptor.right_on)
-        self.widths = (left_width, right_width)
-        self._keys = (key_function(descriptor.left_on), key_function(descriptor.right_on))
-        self._nulls: Row = (0,) if descriptor.kind is JoinKind.MARK else (None,) * right_width
+        self.widths = (len(left), len(right))
+        collations = (collations_of(left), collations_of(right))
+        self._keys = (key_function(self.on[LEFT], collations[LEFT]), key_function(self.on[RIGHT], collations[RIGHT]))
+        self._naming = tuple(
+            key_function(tuple(range(len(columns))), own) if own else None
+            for columns, own in zip((left, right), collations, strict=True)
+        )
+        """What a side's row names, where that is not its values: a pattern has keys."""
+        self._nulls: Row = (0,) if descriptor.kind is JoinKind.MARK else (None,) * len(right)
         """What follows a left row without a match."""
         self._marks = descriptor.kind is JoinKind.MARK
         self._matches = compile_predicate(descriptor.residual) if descriptor.residual is not None else None
@@ -137,7 +143,9 @@ class JoinOperator(Operator):
                     (left + row, w * weight) for left, w in rows if self._matches is None or self._matches(left + row)
                 )
         for position, column in drive.checks:
-            output = [delta for delta in output if delta[0][column] == key[position]]
+            found = key_function((column,), self.vertex.collations)
+            wanted = (key[position],)
+            output = [delta for delta in output if found(delta[0]) == wanted]
         return output
 
     def _extend_left(self, output: list[Delta], left: Row, weight: int, rights: Iterable[Delta]) -> None:
@@ -278,7 +286,9 @@ class JoinOperator(Operator):
         return {side for _, side in self.vertex.node.drives}
 
     def _named(self, side: int, rows: Iterable[Row]) -> Iterable[Pattern]:
-        places = self._places[side]
+        places, naming = self._places[side], self._naming[side]
+        if naming is not None:
+            rows = map(naming, rows)
         return (Pattern(places, row, strict=False) for row in rows)
 
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:

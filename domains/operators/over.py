@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
-from domains.language.types import Column, Delta, Row
+from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.framing import Dirty, PartitionBatch, PartitionChange, RankedRow, order_of, rank_of
 from domains.operators.operator import Forward, Operator
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
@@ -33,9 +33,10 @@ class Windows:
     """The order of rows and the functions: shared by all indexes of the node."""
 
     def __init__(self, descriptor: graph.Over, parent: Sequence[Column]) -> None:
-        self._ordered = key_function(tuple(term.column for term in descriptor.order))
+        self.collations = collations_of(parent)
+        self._ordered = key_function(tuple(term.column for term in descriptor.order), self.collations)
         self._descending = tuple(term.descending for term in descriptor.order)
-        self.key_of = key_function(descriptor.partition)
+        self.key_of = key_function(descriptor.partition, self.collations)
         self.functions, self._width = functions_of(descriptor, parent)
         self.calls = len(descriptor.calls)
 
@@ -140,7 +141,7 @@ class OverIndex(ShownIndex[dict[Row, Partition]]):
     __slots__ = ("windows",)
 
     def __init__(self, columns: Columns, partial: bool, windows: Windows) -> None:
-        super().__init__(columns, partial)
+        super().__init__(columns, partial, windows.collations)
         self.windows = windows
 
     @staticmethod
@@ -210,7 +211,7 @@ class OverOperator(Operator):
         """Partitions are kept once where the state is full, and its other indexes hold output rows."""
         if partial or columns == self.partition:
             return OverIndex(columns, partial, self.windows)
-        return RowIndex(columns, partial)
+        return RowIndex(columns, partial, self.vertex.collations)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         output: list[Delta] = []

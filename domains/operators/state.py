@@ -17,6 +17,7 @@ from decimal import Decimal
 from sys import getsizeof
 from typing import Generic, TypeVar
 
+from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Kind, Row, SqlType, Value
 from domains.plan.deltas import Entry, add_row, consolidate, key_function
 from domains.plan.graph import Columns
@@ -67,9 +68,10 @@ class Index(ABC):
 
     __slots__ = ("bytes", "columns", "key_of", "partial")
 
-    def __init__(self, columns: Columns, partial: bool) -> None:
+    def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
+        """``collations`` are those of the node's rows."""
         self.columns = columns
-        self.key_of = key_function(columns)
+        self.key_of = key_function(columns, collations)
         self.partial = partial
         self.bytes = 0
 
@@ -113,8 +115,8 @@ class EntryIndex(Index, Generic[Held]):
 
     __slots__ = ("entries",)
 
-    def __init__(self, columns: Columns, partial: bool) -> None:
-        super().__init__(columns, partial)
+    def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
+        super().__init__(columns, partial, collations)
         self.entries: dict[Row, Held] = {}
 
     def touch(self, key: Row) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
-from domains.language.types import Delta, Row
+from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.operator import Forward, Found, Operator, never_refilled
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.plan import graph
@@ -28,10 +28,11 @@ Ranked = tuple[bytes, Row]
 class Ranking:
     """The order of rows and how many are held: shared by all indexes of the node."""
 
-    def __init__(self, descriptor: graph.TopK) -> None:
-        self._order_of = key_function(tuple(term.column for term in descriptor.order))
+    def __init__(self, descriptor: graph.TopK, columns: Sequence[Column]) -> None:
+        self.collations = collations_of(columns)
+        self._order_of = key_function(tuple(term.column for term in descriptor.order), self.collations)
         self._descending = tuple(term.descending for term in descriptor.order)
-        self.key_of = key_function(descriptor.group)
+        self.key_of = key_function(descriptor.group, self.collations)
         self.offset = descriptor.offset
         self.shown = descriptor.offset + descriptor.limit
         self.capacity = self.shown + max(SPARE_ROWS, self.shown // 2)
@@ -59,7 +60,7 @@ class TopIndex(ShownIndex[dict[Row, TopKGroup]]):
     __slots__ = ("ranking",)
 
     def __init__(self, columns: Columns, partial: bool, ranking: Ranking) -> None:
-        super().__init__(columns, partial)
+        super().__init__(columns, partial, ranking.collations)
         self.ranking = ranking
 
     def shown(self, entry: dict[Row, TopKGroup]) -> list[Delta]:
@@ -159,15 +160,15 @@ class TopIndex(ShownIndex[dict[Row, TopKGroup]]):
 
 
 class TopKOperator(Operator):
-    def __init__(self, descriptor: graph.TopK) -> None:
-        self.ranking = Ranking(descriptor)
+    def __init__(self, descriptor: graph.TopK, columns: Sequence[Column]) -> None:
+        self.ranking = Ranking(descriptor, columns)
         self.group = descriptor.group
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
         """Ranked rows are kept once where the state is full, and its other indexes hold the shown rows."""
         if partial or columns == self.group:
             return TopIndex(columns, partial, self.ranking)
-        return RowIndex(columns, partial)
+        return RowIndex(columns, partial, self.ranking.collations)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         output: list[Delta] = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from domains.language.types import Column, Delta, Row
-from domains.operators.accumulators import Accumulator, KeptExtremum, Multiset, accumulator
+from domains.language.types import Column, Delta, Row, collations_of
+from domains.operators.accumulators import Accumulator, KeptExtremum, Multiset, accumulator, spelling
 from domains.operators.operator import Found
 from domains.operators.state import EntryIndex, row_bytes
 from domains.plan import graph
@@ -48,12 +48,19 @@ class Grouping:
     ) -> None:
         self.group = descriptor.group
         self.scalar = descriptor.scalar
-        self.key_of = key_function(descriptor.group)
-        self.accumulators: list[Accumulator] = [
-            accumulator(call, parent[call.argument or 0].type.kind, full=full) for call in descriptor.calls
-        ]
+        self.parent_collations = collations_of(parent)
+        self.collations = collations_of([parent[column] for column in descriptor.group])
+        """Of the output's rows, as far as they are groups."""
+        self.key_of = key_function(descriptor.group, self.parent_collations)
+        types = [column.type for column in parent]
+        self.accumulators: list[Accumulator] = [accumulator(call, types, full=full) for call in descriptor.calls]
+        spelled = [(at, spelling(descriptor.group[at], full=full)) for at, _ in self.collations]
+        self._spelled = [(len(self.accumulators) + place, at) for place, (at, _) in enumerate(spelled)]
+        """A group's key has no text of a collated column: one that shows its least spelling keeps it in a state more,
+        (the state's place, the column's)."""
+        self.accumulators += [accumulator for _, accumulator in spelled]
         self.keeps_values = any(isinstance(a, (Multiset, KeptExtremum)) for a in self.accumulators)
-        self.only_counts = all(c.function is AggregateFunction.COUNT_ROWS for c in descriptor.calls)
+        self.only_counts = not spelled and all(c.function is AggregateFunction.COUNT_ROWS for c in descriptor.calls)
         kept = [] if self.only_counts else self.accumulators
         self._group_bytes = slot + GROUP_BYTES + ACCUMULATOR_BYTES * len(kept)
 
@@ -84,6 +91,11 @@ class Grouping:
         if self.only_counts:
             return self.counted(key, group.rows)
         results = [a.result(s, group.rows) for a, s in zip(self.accumulators, group.states, strict=True)]
+        if self._spelled:
+            shown = list(key)
+            for place, at in self._spelled:
+                shown[at] = results[place]
+            return (*shown, *results[: -len(self._spelled)])
         return (*key, *results)
 
     def exists(self, group: Group) -> bool:
@@ -146,8 +158,9 @@ class WholeGroups(EntryIndex[Group | None]):
     __slots__ = ("grouping", "parent_columns")
 
     def __init__(self, columns: Columns, partial: bool, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
-        super().__init__(columns, partial)
-        self.grouping = Grouping(descriptor, parent, full=not partial, slot=0)
+        grouping = Grouping(descriptor, parent, full=not partial, slot=0)
+        super().__init__(columns, partial, grouping.collations)
+        self.grouping = grouping
         self.parent_columns: Columns = descriptor.group
 
     def get(self, key: Row) -> Collection[Delta] | None:

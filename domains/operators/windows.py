@@ -22,8 +22,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from domains.language.types import Column, Kind, Row, Value
-from domains.operators.accumulators import Accumulator, Sum, accumulator, average_value, sum_value
+from domains.language.collating.collation import keyed
+from domains.language.types import Column, Row, SqlType, Value
+from domains.operators.accumulators import Accumulator, Sum, accumulator, average_value, better, sum_value
 from domains.operators.framing import Dirty, Framing, PartitionBatch, RankedRow, merged, order_of
 from domains.plan.graph import (
     AggregateCall,
@@ -173,8 +174,8 @@ class Picks(RunningFunction):
 class Fold(ABC):
     """An aggregate's state as a value that is never changed, so that each row may keep its own."""
 
-    def __init__(self, call: WindowCall, kind: Kind) -> None:
-        self.call, self.kind = call, kind
+    def __init__(self, call: WindowCall, parent: Sequence[SqlType]) -> None:
+        self.call, self.kind = call, parent[call.argument or 0].kind
         self.column = -1 if call.argument is None else call.argument
 
     start: Any = 0
@@ -197,9 +198,9 @@ class CountFold(Fold):
 class SumFold(Fold):
     """``(how many are not NULL, their exact total)``."""
 
-    def __init__(self, call: WindowCall, kind: Kind) -> None:
-        super().__init__(call, kind)
-        self._sum = Sum(_aggregate_call(call), kind)
+    def __init__(self, call: WindowCall, parent: Sequence[SqlType]) -> None:
+        super().__init__(call, parent)
+        self._sum = Sum(_aggregate_call(call), parent)
         self.start = tuple(self._sum.start())
 
     def add(self, state: Any, row: Row, weight: int) -> Any:
@@ -219,6 +220,12 @@ class ExtremumFold(Fold):
     start: Any = None
     leaves = False
 
+    def __init__(self, call: WindowCall, parent: Sequence[SqlType]) -> None:
+        super().__init__(call, parent)
+        collation = parent[self.column].collation
+        key = None if collation is None else keyed(collation)
+        self._better = better(key, greatest=call.function is WindowFunction.MAX)
+
     def add(self, state: Any, row: Row, weight: int) -> Any:
         value: Any = row[self.column]
         return value if self.is_better(value, state) else state
@@ -226,15 +233,15 @@ class ExtremumFold(Fold):
     def is_better(self, value: Any, than: Any) -> bool:
         if value is None or than is None:
             return value is not None
-        return bool(value > than if self.call.function is WindowFunction.MAX else value < than)
+        return self._better(value, than)
 
 
 class AccumulatedFold(Fold):
     """An aggregate that a group keeps in an accumulator: its state is copied for each row."""
 
-    def __init__(self, call: WindowCall, kind: Kind) -> None:
-        super().__init__(call, kind)
-        self._accumulator = accumulator(_aggregate_call(call), kind, full=True)
+    def __init__(self, call: WindowCall, parent: Sequence[SqlType]) -> None:
+        super().__init__(call, parent)
+        self._accumulator = accumulator(_aggregate_call(call), parent, full=True)
         self.start = self._accumulator.start()
 
     def add(self, state: Any, row: Row, weight: int) -> Any:
@@ -371,9 +378,9 @@ class Slides(RunningFunction):
 class Totals(RunningFunction):
     """An aggregate over all of the partition: one value, kept as a group's is."""
 
-    def __init__(self, call: WindowCall, at: int, kind: Kind) -> None:
+    def __init__(self, call: WindowCall, at: int, parent: Sequence[SqlType]) -> None:
         super().__init__(call, at)
-        self._accumulator: Accumulator = accumulator(_aggregate_call(call), kind, full=True)
+        self._accumulator: Accumulator = accumulator(_aggregate_call(call), parent, full=True)
 
     def revise(self, batch: PartitionBatch) -> None:
         kept = batch.totals[self.at]
@@ -425,10 +432,10 @@ def functions_of(over: Over, parent: Sequence[Column]) -> tuple[list[RunningFunc
 
 def _summed(call: WindowCall, at: int, over: Over, parent: Sequence[Column], state_at: int) -> RunningFunction:
     """An aggregate, by what kind of frame it has."""
-    kind = parent[call.argument or 0].type.kind
+    types = [column.type for column in parent]
     from_first = call.frame.start.kind is BoundKind.UNBOUNDED_PRECEDING
     to_last = call.frame.end.kind is BoundKind.UNBOUNDED_FOLLOWING
     if from_first and to_last:
-        return Totals(call, at, kind)
-    fold = _FOLDS.get(call.function, AccumulatedFold)(call, kind)
+        return Totals(call, at, types)
+    fold = _FOLDS.get(call.function, AccumulatedFold)(call, types)
     return Prefixes(call, at, over, fold, state_at) if from_first or to_last else Slides(call, at, over, fold)

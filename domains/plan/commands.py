@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from domains.language.collating.collation import Collation
 from domains.language.types import Row, TableSchema
 from domains.plan.graph import Columns, Node, NodeIndex
 from domains.plan.packets import LinkId
@@ -60,9 +61,11 @@ class Part:
     column: int
     shards: int
     number: int
+    collation: Collation | None = None
+    """The column's."""
 
     def has(self, row: Row) -> bool:
-        return shard_of(row[self.column], self.shards) == self.number
+        return shard_of(row[self.column], self.shards, self.collation) == self.number
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from domains.language.collating.collation import Collations, keyed
 from domains.language.types import Delta, Row
 from domains.plan.graph import Columns
 
@@ -38,11 +39,15 @@ def add_row(entry: Entry, row: Row, weight: int) -> None:
 
 
 @lru_cache(4096)
-def key_function(columns: Columns) -> Callable[[Row], Row]:
-    """Row → its key, always a tuple. Generated: it runs once a row and index, and a display is twice as fast
-    as a generator. Remembered (a function is some hundred bytes), since a write of one row wants it too."""
-    source = "lambda r: (" + "".join(f"r[{int(c)}]," for c in columns) + ")"
-    return eval(source)  # type: ignore[no-any-return]
+def key_function(columns: Columns, collations: Collations = ()) -> Callable[[Row], Row]:
+    """Row → its key, always a tuple: the values of these columns, and of one that has a collation its key.
+
+    Generated: it runs once a row and index, and a display is twice as fast as a generator. Remembered (a function is
+    some hundred bytes), since a write of one row wants it too."""
+    keys = {column: keyed(collation) for column, collation in collations}
+    values = [f"k{int(c)}(r[{int(c)}])," if c in keys else f"r[{int(c)}]," for c in columns]
+    names = {f"k{column}": key for column, key in keys.items()}
+    return eval(f"lambda r: ({''.join(values)})", names)  # type: ignore[no-any-return]
 
 
 def group_by_key(deltas: Iterable[Delta], key_of: Callable[[Row], Row]) -> dict[Row, list[Delta]]:

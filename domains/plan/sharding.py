@@ -9,6 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from zlib import crc32
 
+from domains.language.collating.collation import Collation, key_of
 from domains.language.types import TableSchema, Value
 from domains.plan.graph import DomainIndex
 
@@ -16,10 +17,13 @@ SHARDS_MAX = 256
 """Of one deployment. A shuffle has a link for every pair of shards: more of them would be links and little else."""
 
 
-def shard_of(value: Value, shards: int) -> int:
-    """The number of the shard, from 0, that has the rows with this value. NULLs are all in the first."""
+def shard_of(value: Value, shards: int, collation: Collation | None = None) -> int:
+    """The number of the shard, from 0, that has the rows with this value, of a column with that collation; or with
+    this key. NULLs are all in the first."""
     if shards == 1 or value is None:
         return 0
+    if collation is not None:
+        value = key_of(value, collation)
     if isinstance(value, int):
         return value % shards
     if isinstance(value, Decimal):

@@ -8,13 +8,13 @@ kept by content with their weight, and each index (the primary key is one) maps 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from domains.errors import AlreadyExists, NotFound
 from domains.language.encoding import encode_key
-from domains.language.types import Delta, Row, TableSchema
-from domains.plan.deltas import at_most
+from domains.language.types import Delta, Row, TableSchema, collations_of
+from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.storage import added_values, best_key, declared_indexes
 
@@ -35,6 +35,7 @@ class MemoryTable:
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
+        self._collations = collations_of(schema.columns)
         self._rows: _Weights = {}
         self._indexes: dict[Columns, dict[Row, _Weights]] = {columns: {} for columns in declared_indexes(schema)}
         if schema.primary_key:
@@ -56,8 +57,8 @@ class MemoryTable:
             return list(self._rows.items())
         index = self._index(columns)
         if index is None:
-            wanted = list(zip(columns, key, strict=True))
-            return [(row, n) for row, n in self._rows.items() if all(row[at] == value for at, value in wanted)]
+            key_of = self._key_of(columns)
+            return [(row, n) for row, n in self._rows.items() if key_of(row) == key]
         taken, rows_by_key = index
         return list(rows_by_key.get(tuple(key[columns.index(at)] for at in taken), {}).items())
 
@@ -109,7 +110,10 @@ class MemoryTable:
         return cursor is None or self._place(row) <= cursor
 
     def _place(self, row: Row) -> bytes:
-        return encode_key(tuple(row[at] for at in self.schema.primary_key) if self.schema.primary_key else row)
+        return encode_key(self._key_of(self.schema.primary_key)(row) if self.schema.primary_key else row)
+
+    def _key_of(self, columns: Columns) -> Callable[[Row], Row]:
+        return key_function(columns, self._collations)
 
     @property
     def row_count(self) -> int:
@@ -147,10 +151,11 @@ class MemoryTable:
                 self._streams.pop(stream, None)
         self._staged_streams.clear()
         staged, self._staged = self._staged, []
+        indexes = [(self._key_of(columns), rows_by_key) for columns, rows_by_key in self._indexes.items()]
         for row, weight in staged:
             _add(self._rows, row, weight)
-            for columns, rows_by_key in self._indexes.items():
-                key = tuple(row[at] for at in columns)
+            for key_of, rows_by_key in indexes:
+                key = key_of(row)
                 weights = rows_by_key.setdefault(key, {})
                 _add(weights, row, weight)
                 if not weights:
@@ -170,6 +175,7 @@ class MemoryTable:
         """Take a wider schema: every row is padded with the new columns' defaults."""
         added = added_values(self.schema, schema)
         self.schema = schema
+        self._collations = collations_of(schema.columns)
         if added:
             self._rows = {row + added: weight for row, weight in self._rows.items()}
             self._indexes = {columns: self._fill(columns) for columns in self._indexes}
@@ -208,8 +214,9 @@ class MemoryTable:
 
     def _fill(self, columns: Columns) -> dict[Row, _Weights]:
         rows_by_key: dict[Row, _Weights] = {}
+        key_of = self._key_of(columns)
         for row, weight in self._rows.items():
-            rows_by_key.setdefault(tuple(row[at] for at in columns), {})[row] = weight
+            rows_by_key.setdefault(key_of(row), {})[row] = weight
         return rows_by_key
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from domains.language.compile import compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
-from domains.language.types import Delta, Row, Value
+from domains.language.types import Delta, Row, Value, collations_of
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Access, Amend, Delete, Update
@@ -94,7 +94,7 @@ def _wanted(where: Expression) -> list[tuple[int, Collection[Value]]] | None:
         column, *constants = part.arguments
         if part.function == "eq" and isinstance(column, Constant):
             column, constants = constants[0], [column]
-        if not isinstance(column, Field):
+        if not isinstance(column, Field) or column.type.collation is not None:
             return None
         values: list[Value] = []
         for constant in constants:
@@ -139,7 +139,7 @@ def _looked_up(table: TableStore, rows: Iterable[Row]) -> Iterable[Delta]:
     """At least the stored rows that equal one of ``rows``, each once."""
     schema = table.schema
     columns = schema.primary_key or table.best_key(schema.live())
-    keys = list(dict.fromkeys(map(key_function(columns), rows)))
+    keys = list(dict.fromkeys(map(key_function(columns, collations_of(schema.columns)), rows)))
     if not columns or any(None in key for key in keys):
         return table.find((), ())
     return [delta for found in table.find_many(columns, keys) for delta in found]

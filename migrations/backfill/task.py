@@ -248,7 +248,7 @@ def _sent(rows: Rows, sink: StageSink) -> Iterator[Output]:
             if part is not None:
                 way = (part.column, part.shards)
                 if way not in numbers:
-                    numbers[way] = shard_of(row[part.column], part.shards)
+                    numbers[way] = shard_of(row[part.column], part.shards, part.collation)
                 if numbers[way] != part.number:
                     continue
             flow = flow_of(route)

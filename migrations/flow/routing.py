@@ -64,12 +64,12 @@ def split(operation: Operation, schema: TableSchema, shards: int, turn: int = 0)
 def _split_rows(operation: Insert, schema: TableSchema, factor: int, turn: int) -> Split:
     """Rows to their shards. Those that ask for numbers go to one together, so that the numbers follow one another."""
     column = schema.shard_column
-    numbered = schema.columns[column].auto_increment
+    numbered, collation = schema.columns[column].auto_increment, schema.columns[column].type.collation
     rows: dict[int, list[Row]] = {}
     beside: dict[int, list[Row]] = {}
     for place, row in enumerate(operation.rows):
         value = row[column]
-        number = turn % factor if numbered and value is None else shard_of(value, factor)
+        number = turn % factor if numbered and value is None else shard_of(value, factor, collation)
         rows.setdefault(number, []).append(row)
         if operation.beside:
             beside.setdefault(number, []).append(operation.beside[place])
@@ -86,8 +86,10 @@ def _split_rows(operation: Insert, schema: TableSchema, factor: int, turn: int) 
 def _split_chosen(operation: Amend, schema: TableSchema, factor: int) -> Split:
     """Each row to where it is stored, with what stands beside it."""
     places: dict[int, list[int]] = {}
+    column = schema.shard_column
+    collation = schema.columns[column].type.collation
     for place, row in enumerate(operation.rows):
-        places.setdefault(shard_of(row[schema.shard_column], factor), []).append(place)
+        places.setdefault(shard_of(row[column], factor, collation), []).append(place)
     if not places:
         return Split(((0, operation),))
 
@@ -126,7 +128,7 @@ def split_numbered(operation: Insert, schema: TableSchema, shards: int, number: 
     for place, row in enumerate(operation.rows, 1):
         value = row[schema.shard_column]
         asks = column.auto_increment and value is None
-        found[number % factor if asks else shard_of(value, factor)].append(place)
+        found[number % factor if asks else shard_of(value, factor, column.type.collation)].append(place)
     return tuple(
         NumberedPart(
             shard,

@@ -20,6 +20,7 @@ from functools import lru_cache
 
 from domains.errors import SqlError
 from domains.language.coercion import json_encoder, json_row_coercer
+from domains.language.collating.collation import collated
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.description import describe
 from domains.language.encoding import encode_order
@@ -28,6 +29,7 @@ from domains.language.functions import call
 from domains.language.json_rows import page_values
 from domains.language.types import BIGINT, TEXT, Column, Delta, Row, Value
 from domains.operators.accumulators import accumulator
+from domains.plan.deltas import key_function
 from migrations.query.expressions.late import Given, replaced, with_values
 from migrations.query.expressions.terms import conjunction
 from migrations.query.relation import LateCall, LateGroups, LateParts, Sorting
@@ -116,6 +118,8 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
     outputs = [_value(each, values) for each in finish.outputs]
     order = [_value(term.expression, values) for term in finish.order]
     descending = tuple(term.descending for term in finish.order)
+    outputs_apart = _Apart(finish.outputs)
+    order_of = _Apart([term.expression for term in finish.order]).key_of
 
     def answer(rows: Sequence[Row]) -> Rows:
         found = rows if keeps is None else [row for row in rows if keeps(row)]
@@ -125,13 +129,39 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
             found = grouped(found)
         shown = [(tuple([compute(row) for compute in outputs]), row) for row in found]
         if finish.late.distinct:
-            shown = list({output: (output, row) for output, row in shown}.values())
+            told = outputs_apart.told([output for output, _ in shown])
+            rows_of = {outputs_apart.key_of(output): row for output, row in shown}
+            shown = [(output, rows_of[key]) for key, output in told.items()]
         if order:
-            ranks = {id(row): encode_order(tuple([compute(row) for compute in order]), descending) for _, row in shown}
+            ranks = {
+                id(row): encode_order(order_of(tuple([compute(row) for compute in order])), descending)
+                for _, row in shown
+            }
             shown.sort(key=lambda pair: (ranks[id(pair[1])], encode_order(pair[0], (False,) * len(pair[0]))))
         return [output for output, _ in shown]
 
     return answer
+
+
+class _Apart:
+    """Rows of these values, told apart as their collations tell texts apart."""
+
+    def __init__(self, values: Sequence[Expression]) -> None:
+        self._collations = collated([e.type.collation for e in values])
+        self.key_of = key_function(tuple(range(len(values))), self._collations)
+
+    def told(self, rows: Sequence[Row]) -> dict[Row, Row]:
+        """By its key, each row once, with the least spelling of each text."""
+        found: dict[Row, Row] = {}
+        for row in rows:
+            known = found.setdefault(self.key_of(row), row)
+            if known is not row and self._collations:
+                least = list(known)
+                for at, _ in self._collations:
+                    if least[at] is not None:
+                        least[at] = min(str(least[at]), str(row[at]))
+                found[self.key_of(row)] = tuple(least)
+        return found
 
 
 def _value(e: Expression, values: Mapping[str, Given]) -> Callable[[Row], Value]:
@@ -144,14 +174,17 @@ def _condition(conditions: Sequence[Expression], values: Mapping[str, Given]) ->
 
 def _grouping(groups: LateGroups, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Rows]:
     keys = [_value(e, values) for e in groups.group]
+    apart = _Apart(groups.group)
     having = _condition(groups.having, values)
     results = [_result(call, values) for call in groups.calls]
 
     def grouped(rows: Sequence[Row]) -> Rows:
         members: dict[Row, list[Row]] = {(): []} if groups.scalar else {}
-        for row in rows:
-            members.setdefault(tuple([key(row) for key in keys]), []).append(row)
-        found = [(*key, *(result(own) for result in results)) for key, own in members.items()]
+        shown = [tuple([key(row) for key in keys]) for row in rows]
+        for row, key in zip(rows, map(apart.key_of, shown), strict=True):
+            members.setdefault(key, []).append(row)
+        told = apart.told(shown) or {(): ()}
+        found = [(*told[key], *(result(own) for result in results)) for key, own in members.items()]
         return found if having is None else [row for row in found if having(row)]
 
     return grouped
@@ -167,9 +200,9 @@ def _result(late: LateCall, values: Mapping[str, Given]) -> Callable[[Sequence[R
     argument = None if late.argument is None else _value(late.argument, values)
     order = [_value(e, values) for e in late.order]
     weight = None if late.weight is None else _value(late.weight, values)
-    kind = TEXT.kind if late.argument is None else late.argument.type.kind
+    types = [TEXT if late.argument is None else late.argument.type, *(e.type for e in late.order)]
     call = replace(late.call, argument=None if argument is None else 0)
-    sums = accumulator(call, kind, full=True)
+    sums = accumulator(call, types, full=True)
 
     def result(rows: Sequence[Row]) -> Value:
         deltas: list[Delta] = []

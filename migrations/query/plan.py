@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from domains.language.collating.coercibility import is_congruent
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import BOOL, Column, TableSchema
 from domains.plan.estimates import Estimated, Statistics
@@ -93,6 +94,8 @@ def is_true(predicate: Expression) -> bool:
 def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
     """The plan with the predicate below its top operator, or None where it cannot go there."""
     operator, reads = plan.operator, positions(predicate)
+    if traits_of(operator).groups_by is not None and not is_congruent(predicate):
+        return None
     match operator:
         case Project(expressions=expressions):
             return _over(plan, filtered(plan.parents[0], [over(predicate, expressions)]))
@@ -185,7 +188,7 @@ def _as_join_column(plan: RelationalPlan, predicate: Expression) -> RelationalPl
     if sides is None or not isinstance(sides[0], Field) or not isinstance(sides[1], Field):
         return None
     one, other = sorted((sides[0], sides[1]), key=lambda field: field.position)
-    if (one.type.kind, one.type.scale) != (other.type.kind, other.type.scale):
+    if (one.type.kind, one.type.scale, one.type.collation) != (other.type.kind, other.type.scale, other.type.collation):
         return None
     assert isinstance(plan.operator, Join)
     pairs = [*zip(plan.operator.left_on, plan.operator.right_on, strict=True)]

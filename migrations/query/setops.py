@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
+from domains.language.collating.coercibility import collated, met, with_collation
+from domains.language.collating.collation import BINARY
 from domains.language.compile import compile_expression
 from domains.language.encoding import encode_order
 from domains.language.expressions import Constant, Expression, Field
@@ -230,7 +232,7 @@ def _aligned(branches: Sequence[Relation]) -> list[Relation]:
         )
     slots = _unified([_by_place(branch.carried) for branch in branches])
     outputs = range(len(branches[0].outputs))
-    types = [common_type([branch.outputs[i].expression.type for branch in branches]) for i in outputs]
+    types = [_common([branch.outputs[i].expression for branch in branches]) for i in outputs]
     keys = [[branch.plan.field(c.column) for c in _by_place(branch.carried)] for branch in branches]
     for compared in zip(*keys, strict=True):
         if not all(are_alike(compared[0].type, key.type) for key in compared):
@@ -301,11 +303,16 @@ def _one_slot(slots: Sequence[Slot]) -> Slot:
     return replace(slots[0], marks=marks)
 
 
+def _common(expressions: Sequence[Expression]) -> SqlType:
+    common = common_type([e.type for e in expressions])
+    return with_collation(common, met(expressions, "UNION")) if common.kind is Kind.TEXT else common
+
+
 def _as(expression: Expression, target: SqlType) -> Expression:
     """A value as the union's type: values of one kind stay as they are, but a DECIMAL takes the common scale."""
     same = expression.type.kind is target.kind
     if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
-        return expression
+        return collated(expression, target.collation)
     return fold(call("cast", precise(expression), type=target))
 
 
@@ -352,6 +359,8 @@ def combined(node: exp.SetOperation, answered: Callable[[exp.Expr], ConstantRows
     left, right = answered(node.this), answered(node.expression)
     if len(left.columns) != len(right.columns):
         raise SqlError(f"the branches of a UNION have {len(left.columns)} and {len(right.columns)} columns")
+    if any(column.type.collation is not None for column in (*left.columns, *right.columns)):
+        raise Unsupported("COLLATE in a set operation of constants", hint=f"leave it out, or COLLATE {BINARY}")
     pairs = zip(left.columns, right.columns, strict=True)
     columns = tuple(Column(one.name, common_type([one.type, other.type])) for one, other in pairs)
     ours, theirs = _of_types(left, columns), _of_types(right, columns)
@@ -382,7 +391,10 @@ def in_order(node: exp.Expr, answer: ConstantRows) -> ConstantRows:
     if clause is not None:
         fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]
         bounds = [Bound("", column.name, field) for column, field in zip(answer.columns, fields, strict=True)]
-        terms = [compile_expression(_term(term.this, fields, Scope(bounds))) for term in clause.expressions]
+        sought = [_term(term.this, fields, Scope(bounds)) for term in clause.expressions]
+        if any(e.type.collation is not None for e in sought):
+            raise Unsupported("COLLATE in ORDER BY of constants", hint=f"leave it out, or COLLATE {BINARY}")
+        terms = [compile_expression(e) for e in sought]
         descending = tuple(map(sorting_direction, clause.expressions))
         rows.sort(key=lambda row: encode_order(tuple([term(row) for term in terms]), descending))
     limit, offset = read_limit(node)

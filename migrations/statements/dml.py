@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from domains.errors import SqlError, Unsupported
+from domains.language.collating.collation import key_of
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.comparands import comparand, equal_value
 from domains.language.rewriting import fold
@@ -104,7 +105,7 @@ def _exact_values(constants: Sequence[Constant], type: SqlType) -> tuple[Value, 
         if made is None:
             return None
         if made.exact and made.value is not None:
-            values[made.value] = None
+            values[made.value if type.collation is None else key_of(made.value, type.collation)] = None
     return tuple(values)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from domains.errors import BadRequest, TypeViolation
 from domains.language.coercion import coercer, named_value
+from domains.language.collating.collation import key_of
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.temporal import canonical_datetime
@@ -241,7 +242,8 @@ def _where(schema: TableSchema, key: Mapping[str, Any]) -> tuple[Expression, Acc
         if value is not given:
             _check_exact(named_value(given) if isinstance(given, dict) else given, value, schema, column.position)
         conditions.append(Call("eq", (column.field, Constant(value, column.type)), BOOL))
-        found.append(((column.position,), ((value,),)))
+        collation = column.type.collation
+        found.append(((column.position,), ((value if collation is None else key_of(value, collation),),)))
     where = conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions), BOOL)
     return where, tuple(sorted(found, key=itemgetter(0)))
 

@@ -208,6 +208,7 @@ async def test_tables_and_views(http: httpx.AsyncClient) -> None:
     assert set(tables) == {"stories", "votes"}
     assert tables["votes"]["primary_key"] == ["story_id", "user_id"]
     shown = {"name": "title", "type": "TEXT", "nullable": True, "default": None, "auto_increment": False}
+    shown["collation"] = "utf8mb4_bin"
     assert shown in tables["stories"]["columns"]
     views = {each["name"]: each for each in (await http.get("/v1/views")).json()["views"]}
     assert {"StoriesWithVC", "ByTitle", "ByIds"} <= set(views)

@@ -18,6 +18,7 @@ from controller.statements.planning import SelectPlans, SentSelect, StatementPor
 from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan, Slices
 from domains.errors import ConstraintViolation, NotFound, Unsupported
+from domains.language.collating.collation import BINARY
 from domains.language.types import Row, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Failed, Operation, Outcome, Write, Written
@@ -128,7 +129,7 @@ class Planned:
     def _one(self, parsed: Any) -> Answer:
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
         if isinstance(statement, _DEFINITIONS):
-            self._migrate(RecipeEntry((parsed.sql,)))
+            self._migrate(RecipeEntry((parsed.sql,), collation=BINARY))
             return Answer()
         match statement:
             case WriteStatement(operation=operation):

@@ -13,7 +13,9 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from domains.language.types import Row
+from domains.language.collating.collation import key_of
+from domains.language.types import Row, collations_of
+from domains.plan.deltas import key_function
 from domains.plan.graph import DomainIndex, Node, ParameterKind, Reader
 from domains.plan.packets import EvictKeys, EvictMemory, Read
 from domains.plan.sharding import physical
@@ -70,13 +72,13 @@ class Simulated(Planned):
         node = self._reader_of(view)
         reader = node.operator
         assert isinstance(reader, Reader)
-        keys = keys_of(reader, arguments)
+        keys = keys_of(reader, _keyed(node, arguments))
         if keys:
             self._fill(node, keys)
         rows: Counter[Row] = Counter()
         for key in keys:
             rows.update(self._held(node, key)[key])
-        return rows_of(reader, rows, arguments, self.planned(view).finish)
+        return rows_of(node, rows, arguments, self.planned(view).finish)
 
     def _at(self, node: Node, key: Row) -> DomainIndex:
         """The domain in which a reader has a key."""
@@ -127,7 +129,7 @@ class Simulated(Planned):
         if view.lower() in self.state.flow.readers:
             node = self._reader_of(view)
             assert isinstance(node.operator, Reader)
-            keys = keys_of(node.operator, self.arguments(view, values))
+            keys = keys_of(node.operator, _keyed(node, self.arguments(view, values)))
             for domain, own in self._by_domain(node, keys).items():
                 self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, own))
 
@@ -189,19 +191,39 @@ def keys_of(reader: Reader, arguments: Sequence[Any]) -> tuple[Row, ...]:
     return tuple(product(*(wanted[column] for column in reader.key)))
 
 
-def rows_of(reader: Reader, rows: Counter[Row], arguments: Sequence[Any], finish: Finish | None) -> list[Row]:
+def _keyed(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """One argument a parameter, each as its column's key."""
+    assert isinstance(node.operator, Reader)
+    made: list[Any] = []
+    for parameter, argument in zip(node.operator.parameters, arguments, strict=True):
+        collation = None if parameter.column is None else node.columns[parameter.column].type.collation
+        if collation is None:
+            made.append(argument)
+        elif isinstance(argument, tuple):
+            made.append(tuple(key_of(each, collation) for each in argument))
+        else:
+            made.append(key_of(argument, collation))
+    return tuple(made)
+
+
+def rows_of(node: Node, rows: Counter[Row], arguments: Sequence[Any], finish: Finish | None) -> list[Row]:
     """Of the rows of the keys: those that meet every parameter, in order, cut to LIMIT and OFFSET."""
+    reader = node.operator
+    assert isinstance(reader, Reader)
     limit, offset = reader.limit, reader.offset
-    found = list(rows.elements())
-    for parameter, argument in zip(reader.parameters, arguments, strict=True):
+    compared = key_function(tuple(range(len(node.columns))), collations_of(node.columns))
+    found = [(compared(row), row) for row in rows.elements()]
+    for parameter, argument in zip(reader.parameters, _keyed(node, arguments), strict=True):
         if parameter.kind is ParameterKind.LIMIT:
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:
             offset = argument
         elif (column := parameter.column) is not None:
             meets = _MEETS[parameter.kind]
-            found = [row for row in found if row[column] is not None and meets(row[column], argument)]
-    shown = [row[: reader.visible] for row in sorted_rows(found, reader.order)]
+            found = [each for each in found if each[0][column] is not None and meets(each[0][column], argument)]
+    width = len(node.columns)
+    both = sorted_rows([(*keys, *row) for keys, row in found], reader.order)
+    shown = [row[width : width + reader.visible] for row in both]
     if not shown and reader.empty is not None:
         shown = [reader.empty[: reader.visible]]
     if finish is not None:

@@ -269,7 +269,7 @@ def test_a_state_that_is_loaded_is_the_state_that_was_exported(functions: tuple[
 
 
 def test_the_rows_before_are_those_now_without_what_came_later() -> None:
-    later = Later([(0,)])
+    later = Later([(0,)], ())
     later.add([((7, 1), 1), ((7, 2), -1)])
     assert later.before((0,), (7,), [((7, 1), 1), ((7, 3), 2)]) == [((7, 3), 2), ((7, 2), 1)]
     assert later.before((0,), (8,), [((8, 1), 1)]) == [((8, 1), 1)]

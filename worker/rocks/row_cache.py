@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Row
 from domains.operators.state import row_bytes
 from domains.plan.deltas import key_function
@@ -123,15 +124,17 @@ class RowCache:
         self.ways: dict[Columns, CachedAccess] = {}
         """What is known, by the columns of the look-up; whoever asks sets ``idle`` to 0. See :meth:`way`."""
         self._weigh: Callable[[Row], int] = row_bytes
+        self._collations: Collations = ()
 
-    def adopt(self, weigh: Callable[[Row], int]) -> None:
+    def adopt(self, weigh: Callable[[Row], int], collations: Collations) -> None:
         """The table has another schema: nothing is known of it, and its rows weigh so much."""
         self.clear()
-        self._weigh = weigh
+        self.ways.clear()
+        self._weigh, self._collations = weigh, collations
 
     def way(self, columns: Columns) -> CachedAccess:
         """The rows known by these columns, for the first time."""
-        return self.ways.setdefault(columns, CachedAccess(key_function(columns)))
+        return self.ways.setdefault(columns, CachedAccess(key_function(columns, self._collations)))
 
     def remember(
         self, way: CachedAccess, keys: Sequence[Row], found: Sequence[list[Delta]], *, keep_empty: bool

@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
+from domains.language.collating.collation import VERSIONS
 from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
 from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
@@ -93,6 +94,7 @@ class RocksStore:
             number = int.from_bytes(key[len(layout.CATALOG) :], "big")
             entry = json.loads(value)
             schema = schema_from_json(entry["schema"])
+            _check_collations(schema.name, entry.get("collations", {}))
             counters = self._database.get(layout.table_prefix(layout.COUNTERS, number))
             assert counters is not None, "a catalog entry without counters"
             self._tables[schema.name] = RocksTable(
@@ -329,6 +331,16 @@ class RocksStore:
                 for t in found
             ),
         )
+
+
+def _check_collations(table: str, versions: dict[str, str]) -> None:
+    for name, version in versions.items():
+        if VERSIONS.get(name) != version:
+            raise StorageFailure(
+                f'table "{table}" has keys of collation {name}, version "{version}", and this program makes those of '
+                f'"{VERSIONS.get(name)}"',
+                hint="open it with the version of headrace that wrote it, back up, and restore with this one",
+            )
 
 
 def _to_json(document: dict[str, Any]) -> bytes:

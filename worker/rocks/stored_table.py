@@ -12,8 +12,8 @@ from typing import Any
 
 from domains.errors import StorageFailure
 from domains.language.encoding import value_end
-from domains.language.types import Delta, Row, TableSchema, Value
-from domains.plan.deltas import at_most
+from domains.language.types import Delta, Row, TableSchema, Value, collations_of
+from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.row_types import RowTypes
 from domains.store.storage import best_key
@@ -137,8 +137,8 @@ class StoredTable:
         rows = self.rows_of(len(self._rows), self._reading.items(self._rows, self._rows_end))
         if not columns:
             return rows
-        wanted = list(zip(columns, key, strict=True))
-        return [(row, weight) for row, weight in rows if all(row[at] == value for at, value in wanted)]
+        key_of = key_function(columns, collations_of(self.schema.columns))
+        return [(row, weight) for row, weight in rows if key_of(row) == key]
 
     def slices(self, limit: int) -> Iterator[list[Delta]]:
         start = self._rows

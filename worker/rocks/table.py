@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from domains.language.collating.collation import versions
 from domains.language.encoding import Encoder, row_encoder
 from domains.language.json_rows import schema_to_json, value_to_json
-from domains.language.types import Delta, Row, TableSchema, Value
+from domains.language.types import Delta, Row, TableSchema, Value, collations_of
 from domains.operators.state import row_weigher
 from domains.plan.graph import Columns
 from domains.store.storage import added_values
@@ -84,7 +85,7 @@ class RocksTable(StoredTable):
     def adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         super().adopt(schema, pads)
         self._unique = {schema.primary_key, *schema.unique}
-        self._cache.adopt(row_weigher([column.type for column in schema.columns]))
+        self._cache.adopt(row_weigher([column.type for column in schema.columns]), collations_of(schema.columns))
         key = schema.primary_key
         self._encode_primary: Encoder = row_encoder(key, [schema.columns[at].type for at in key])
 
@@ -332,4 +333,5 @@ class RocksTable(StoredTable):
             "identity": self.identity,
             "indexes": self.indexes.to_json(),
             "pads": [value_to_json(value) for value in self.pads],
+            "collations": versions([column.type.collation for column in self.schema.columns]),
         }

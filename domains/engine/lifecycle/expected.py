@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from domains.engine.writing.written import row_condition
 from domains.errors import ConstraintViolation
-from domains.language.types import Delta, Row, TableSchema
+from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.commands import Progress
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
@@ -66,7 +66,8 @@ class Expected:
         self._padding = added_values(before, schema)
         self._required = newly_required(before, schema)
         self._checks = [(check, row_condition(check)) for check in schema.checks if check not in before.checks]
-        self.unique = [(key, key_function(key)) for key in new_keys(before, schema)]
+        collations = collations_of(before.columns)
+        self.unique = [(key, key_function(key, collations)) for key in new_keys(before, schema)]
         self.added = {*added, *(key for key, _ in self.unique if not stored.has_index(key))}
         """Indexes that are there for this."""
         self._cursor: bytes | None = None
@@ -122,7 +123,8 @@ class Expected:
         for key, key_of in self.unique:
             if not self._stored.has_index(key):
                 continue  # All rows are read once it is complete.
-            wanted = list(dict.fromkeys(value for row in rows if None not in (value := key_of(row))))
+            spelled = {value: row for row in rows if None not in (value := key_of(row))}
+            wanted = list(spelled)
             if not wanted:
                 continue
             counts = {
@@ -136,7 +138,7 @@ class Expected:
             kind = "primary key" if key == self._schema.shown_key else "unique key"
             for value, count in counts.items():
                 if count > 1:
-                    yield f"{kind} {names} has {_shown(value, range(len(value)))} in {count} rows"
+                    yield f"{kind} {names} has {_shown(spelled[value], key)} in {count} rows"
 
 
 def _shown(row: Row, places: Iterable[int]) -> str:

@@ -39,7 +39,8 @@ from typing import Any
 
 from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.life import Life, LifeCycle, StateBuild, feed_whole
-from domains.language.types import Delta, Row
+from domains.language.collating.collation import Collations
+from domains.language.types import Delta, Row, collations_of
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator, ReaderOperator
 from domains.operators.operator import Vertex
@@ -123,11 +124,12 @@ class Later:
     shrinks as the replay goes on. A way that was not foreseen is made when it is first asked for.
     """
 
-    def __init__(self, ways: Collection[Columns]) -> None:
+    def __init__(self, ways: Collection[Columns], collations: Collations) -> None:
+        self._collations = collations
         self._keys: dict[Columns, Callable[[Row], Row]] = {}
         self._by: dict[Columns, dict[Row, Entry]] = {}
         for columns in ways or [()]:
-            self._keys[columns], self._by[columns] = key_function(columns), {}
+            self._keys[columns], self._by[columns] = key_function(columns, collations), {}
 
     def add(self, deltas: Iterable[Delta], sign: int = 1) -> None:
         """These stand in the log now; with ``sign`` −1, they are replayed."""
@@ -158,7 +160,7 @@ class Later:
     def _way(self, columns: Columns) -> dict[Row, Entry]:
         if columns not in self._by:
             known = [delta for entry in next(iter(self._by.values())).values() for delta in entry.items()]
-            made = Later([columns])
+            made = Later([columns], self._collations)
             made.add(known)
             self._keys |= made._keys
             self._by |= made._by
@@ -223,7 +225,8 @@ class Replay(StateBuild):
             ways = ways_looked_up(self._bases[table])
             if ways is not None:
                 unique = self._store.table(table).schema.primary_key
-                self._later[table] = Later([*dict.fromkeys([*ways, *([unique] if unique else [])])])
+                collations = collations_of(self._store.table(table).schema.columns)
+                self._later[table] = Later([*dict.fromkeys([*ways, *([unique] if unique else [])])], collations)
                 self._read[table] = position
 
     def unseen(self, table: str) -> bool:

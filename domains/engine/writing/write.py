@@ -200,8 +200,9 @@ class TableChange:
         if self.shards == 1:
             return
         column = self.schema.shard_column
+        collation = self.schema.columns[column].type.collation
         for row, weight in self.deltas.items():
-            if weight > 0 and shard_of(row[column], self.shards) != self.shard:
+            if weight > 0 and shard_of(row[column], self.shards, collation) != self.shard:
                 raise ConstraintViolation(
                     f'column "{self.schema.columns[column].name}" of table "{self.schema.name}" decides where a row is '
                     f"stored, and {row[column]!r} belongs elsewhere",

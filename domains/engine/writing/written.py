@@ -10,7 +10,7 @@ from domains.language.coercion import coerce
 from domains.language.compile import compile_expression
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.json_rows import decoded_expression
-from domains.language.types import Check, ForeignKey, Row, TableSchema, Value
+from domains.language.types import Check, ForeignKey, Row, TableSchema, Value, collations_of
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Stamps
@@ -33,7 +33,8 @@ class WrittenTable:
         self.shards = schema.shards or shards
         self.types = RowTypes(schema)
         self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
-        self.key_of = {columns: key_function(columns) for columns in self.unique}
+        collations = collations_of(schema.columns)
+        self.key_of = {columns: key_function(columns, collations) for columns in self.unique}
         self.keyed = frozenset(at for columns in self.unique for at in columns)
         self.generated = frozenset(i for i in schema.live() if schema.columns[i].generated is not None)
         self.generate = _generator(schema) if self.generated else None

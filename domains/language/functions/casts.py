@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 
 from domains.errors import TypeViolation
+from domains.language.collating.collation import Collation, alike
 from domains.language.exact import rounded
 from domains.language.expressions import Call, Expression, Field
 from domains.language.functions.numeric import MASK
 from domains.language.functions.source import Emitter, Function, Types, registry
-from domains.language.types import BIGINT, Kind, SqlType
+from domains.language.types import BIGINT, TEXT, Kind, SqlType
 
 _SIGN_BIT = 1 << 63
 
@@ -95,4 +96,23 @@ def _no_type(_types: Types) -> SqlType:
     raise TypeViolation('function "cast" has no type of its own', hint="give the call the target type")
 
 
-FUNCTIONS = registry(Function("cast", (1, 1), _no_type, _cast, by_target=True))
+# A text under another collation is the same text, and no field: a look-up that passes has keys of its column's own.
+
+
+def _collate(emitter: Emitter, call: Call) -> str:
+    return emitter.as_type(call.arguments[0], call.type)
+
+
+def _alike(collation: Collation) -> Function:
+    def value(emitter: Emitter, call: Call) -> str:
+        function = emitter.bind(partial(alike, collation=collation))
+        return emitter.strict([emitter.as_type(call.arguments[0], TEXT)], lambda x: f"{function}({x})")
+
+    return Function(f"alike_{collation}", (1, 1), lambda _types: TEXT, value)
+
+
+FUNCTIONS = registry(
+    Function("cast", (1, 1), _no_type, _cast, by_target=True),
+    Function("collate", (1, 1), lambda types: types[0], _collate, by_target=True),
+    *map(_alike, Collation),
+)

@@ -7,6 +7,7 @@ judge's SQL all ask here, so a comparison means the same wherever it is made::
     integer, DECIMAL   text, BLOB          the text as the number that it begins with (or 0), exactly
     integer, DECIMAL   DOUBLE              as DOUBLE; but a constant becomes an exact number
     DOUBLE             text, BLOB          as DOUBLE
+    text               text                by the collation that ``coercibility.py`` finds: their keys
     text               BLOB                as bytes
     DATE, DATETIME     each other, text    as DATETIME; a text that names no moment is NULL
     TIME               text                as TIME; a text that names no time is NULL
@@ -29,6 +30,7 @@ from typing import Any
 
 from domains.errors import TypeViolation
 from domains.language import documents
+from domains.language.collating.coercibility import collated, met
 from domains.language.durations import number_of_time, of_number
 from domains.language.durations import parsed as parsed_time
 from domains.language.exact import EXACT, MAX_SCALE, quantum, zero
@@ -275,6 +277,9 @@ def keys(left: Expression, right: Expression) -> tuple[Expression, Expression]:
     left, right = settled(left, right), settled(right, left)
     if Kind.JSON in (left.type.kind, right.type.kind):
         return Call("json_key", (left,), JSON), Call("json_key", (right,), JSON)
+    if left.type.kind is right.type.kind is Kind.TEXT:
+        collation = met((left, right), "=")
+        return collated(left, collation), collated(right, collation)
     if _is_key(left.type, right.type):
         return left, Call("equal_to", (right,), left.type)
     if _is_key(right.type, left.type):
@@ -303,6 +308,8 @@ def is_determined(type: SqlType, other: SqlType) -> bool:
     times = _TEMPORAL | {Kind.TIME}
     if type.kind in times | _NUMBERS and other.kind in (_NUMBERS if type.kind in times else times):
         return _is_key(type, other)
+    if other.kind is Kind.TEXT and other.collation is not None and type.kind is Kind.TEXT and type.collation is None:
+        return False
     kind, compared = type.kind, comparison_type(type, other).kind
     if compared is Kind.DOUBLE and kind is Kind.INTEGER:
         return type.low is not None and type.high is not None and max(-type.low, type.high) <= EXACT_IN_DOUBLE
@@ -317,7 +324,7 @@ _EXACTLY = {(Kind.INTEGER, Kind.DECIMAL), (Kind.DATE, Kind.DATETIME), (Kind.TEXT
 def are_alike(one: SqlType, other: SqlType) -> bool:
     """Whether two columns that equal one value equal each other, so that a parameter may be compared with both."""
     kinds = {one.kind, other.kind} - {Kind.NULL}
-    if Kind.JSON in kinds:
+    if Kind.JSON in kinds or one.collation is not other.collation:
         return False
     return len(kinds) <= 1 or kinds <= _EXACT or kinds <= _TEMPORAL
 

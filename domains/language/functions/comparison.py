@@ -5,23 +5,33 @@ So ``id = 7`` over an INTEGER column is ``r[0] == k1``: NULL equals no constant,
 
 from __future__ import annotations
 
+from domains.language.collating.coercibility import met
+from domains.language.collating.collation import keyed
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.comparands import comparable, settled
 from domains.language.functions.conversion import Converter, double_of_number, refuse_day_of_time
 from domains.language.functions.source import Emitter, Function, Types, is_bound, registry
-from domains.language.types import BOOL, DOUBLE, SqlType, Value
+from domains.language.types import BLOB, BOOL, DOUBLE, Kind, SqlType, Value
 
 
 def compared(emitter: Emitter, left: Expression, right: Expression) -> list[str]:
     """Both sides' sources, converted so that Python compares them as SQL does."""
     left, right = settled(left, right), settled(right, left)
-    return [_converted(emitter, e, other.type) for e, other in ((left, right), (right, left))]
+    return [_converted(emitter, e, _conversion(e, other)) for e, other in ((left, right), (right, left))]
 
 
-def _converted(emitter: Emitter, e: Expression, other: SqlType) -> str:
-    convert = comparable(e.type, other)
+def _conversion(e: Expression, other: Expression) -> Converter | None:
+    """A function that converts ``e`` for comparison with ``other``: of texts that a collation compares, their keys."""
+    if e.type.kind is Kind.TEXT and other.type.kind is Kind.TEXT:
+        collation = met((e, other), "a comparison")
+        return None if collation is None else keyed(collation)
+    return comparable(e.type, other.type)
+
+
+def _converted(emitter: Emitter, e: Expression, convert: Converter | None) -> str:
     if isinstance(e, Constant):
-        return emitter.value(Constant(_constant(e, convert), e.type))
+        value = _constant(e, convert)
+        return emitter.value(Constant(value, BLOB if isinstance(value, bytes) else e.type))
     if convert is double_of_number:
         return emitter.as_type(e, DOUBLE)
     source = emitter.value(e)
@@ -103,18 +113,18 @@ class _Membership:
         self.emitter, self.x = emitter, x
         self.has_null = False
         self.others: list[Expression] = []
-        sets: dict[Converter | None, tuple[SqlType, set[object]]] = {}
+        sets: dict[Converter | None, set[object]] = {}
         for e in call.arguments[1:]:
             element = settled(e, x)
             if not isinstance(element, Constant):
                 self.others.append(element)
                 continue
-            value = _constant(element, comparable(element.type, x.type))
+            value = _constant(element, _conversion(element, x))
             if value is None:
                 self.has_null = True
             else:
-                sets.setdefault(comparable(x.type, element.type), (element.type, set()))[1].add(value)
-        self.groups = [(_converted(emitter, x, met), values) for met, values in sets.values()]
+                sets.setdefault(_conversion(x, element), set()).add(value)
+        self.groups = [(_converted(emitter, x, convert), values) for convert, values in sets.items()]
 
     def truth(self) -> str:
         tests = [self._among(source, values) for source, values in self.groups]

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from domains.errors import Unsupported
+from domains.language.collating.coercibility import met
+from domains.language.collating.collation import keyed
 from domains.language.expressions import Call, Expression
 from domains.language.functions.source import Emit, Emitter, Function, Types, is_bound, registry
 from domains.language.functions.type_rules import common_type
@@ -85,7 +87,9 @@ def _extreme(name: str, function: object) -> Function:
     def value(emitter: Emitter, call: Call) -> str:
         common = common_type(a.type for a in call.arguments)
         sources = [emitter.as_type(a, common) for a in call.arguments]
-        best = emitter.strict(sources, lambda *names: f"{emitter.bind(function)}({', '.join(names)})")
+        collation = met(call.arguments, name) if common.kind is Kind.TEXT else None
+        by = "" if collation is None else f", key={emitter.bind(keyed(collation))}"
+        best = emitter.strict(sources, lambda *names: f"{emitter.bind(function)}({', '.join(names)}{by})")
         return emitter.converted(best, common, call.type)
 
     return Function(name, (2, None), _extreme_type, value, by_target=True)

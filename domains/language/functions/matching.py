@@ -1,7 +1,8 @@
 """LIKE and REGEXP. A constant pattern is translated once, while the operator is compiled.
 
-Binary collation: case counts. ``%`` and ``_`` are LIKE's wildcards, a backslash (or the third argument) takes their
-meaning away. REGEXP finds anywhere in the text; a pattern that is no regular expression, or one that is not done, is
+Case counts, but for a text with a collation. ``%`` and ``_`` are LIKE's wildcards, a backslash (or the third argument)
+takes their meaning away. REGEXP finds anywhere in the text; a pattern that is no regular expression, or one that is not
+done, is
 refused where it is a constant and gives NULL where a row brings it. Neither backtracks, so a text is gone through
 about once, whatever the pattern.
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import re2
 
 from domains.errors import HeadraceError, SqlError, Unsupported
+from domains.language.collating.coercibility import met
+from domains.language.collating.collation import Collation, alike
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.logic import boolean
 from domains.language.functions.source import Emitter, Function, converted_constant, registry
@@ -147,9 +150,16 @@ def _tokens(pattern: str, escape: str) -> list[tuple[str, bool]]:
 
 
 @lru_cache(_MOST_PATTERNS)
-def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], object]:
+def like_matcher(pattern: str, escape: str = "\\", collation: Collation | None = None) -> Callable[[str], object]:
     """A function of the text whose result is truthy where the text is LIKE the pattern."""
     tokens = _tokens(pattern, escape)
+    if collation is None:
+        return _matcher_of(tokens)
+    matches = _matcher_of([(c if is_wild else alike(c, collation), is_wild) for c, is_wild in tokens])
+    return lambda text: matches(alike(text, collation))
+
+
+def _matcher_of(tokens: list[tuple[str, bool]]) -> Callable[[str], object]:
     wild = [i for i, (_, is_wild) in enumerate(tokens) if is_wild]
     literal = "".join(character for character, is_wild in tokens if not is_wild)
     if not wild:
@@ -222,13 +232,31 @@ class _Piece:
         return match.end() if match else -1
 
 
-def like(text: str, pattern: str, escape: str = "\\") -> int:
-    return 1 if like_matcher(pattern, escape)(text) else 0
+def like(text: str, pattern: str, escape: str = "\\", collation: Collation | None = None) -> int:
+    return 1 if like_matcher(pattern, escape, collation)(text) else 0
 
 
-def regexp(text: str, pattern: str) -> int | None:
-    matcher = searcher(pattern)
+def regexp(text: str, pattern: str, collation: Collation | None = None) -> int | None:
+    matcher = searcher(_ignoring_case(pattern, collation))
     return None if matcher is None else 1 if matcher(text) else 0
+
+
+def _ignoring_case(pattern: str, collation: Collation | None) -> str:
+    """As in MySQL: accents count in a regular expression."""
+    return pattern if collation is None else f"(?i){pattern}"
+
+
+def _collation(call: Call) -> Collation | None:
+    return met(call.arguments[:2], call.function.upper()) if _type(call) is TEXT else None
+
+
+def _function(call: Call, type: SqlType) -> Callable[..., object]:
+    collation = _collation(call)
+    if call.function == "regexp":
+        return regexp if collation is None else partial(regexp, collation=collation)
+    if collation is not None:
+        return partial(like, collation=collation)
+    return like if type is TEXT else by_bytes(like)
 
 
 def _constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
@@ -253,7 +281,11 @@ def _matcher(call: Call) -> Callable[[Any], object] | None:
     known = [text for text in constants if text is not None]
     if len(known) < len(constants):
         return None
-    matcher = searcher(known[0]) if call.function == "regexp" else like_matcher(*known)
+    collation = _collation(call)
+    if call.function == "regexp":
+        matcher: Callable[[str], object] | None = searcher(_ignoring_case(known[0], collation))
+    else:
+        matcher = like_matcher(known[0], *(known[1:] or ["\\"]), collation)
     return matcher if type is TEXT or matcher is None else by_bytes(matcher)
 
 
@@ -262,7 +294,7 @@ def _value(emitter: Emitter, call: Call) -> str:
     if matcher is not None:
         text = emitter.as_type(call.arguments[0], type)
         return emitter.strict([text], lambda x: f"1 if {emitter.bind(matcher)}({x}) else 0")
-    function = emitter.bind(regexp if call.function == "regexp" else like if type is TEXT else by_bytes(like))
+    function = emitter.bind(_function(call, type))
     texts = [emitter.as_type(e, type) for e in call.arguments]
     return emitter.strict(texts, lambda *names: f"{function}({', '.join(names)})")
 

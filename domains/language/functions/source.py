@@ -199,6 +199,8 @@ class Emitter:
         """``body`` with ``e`` evaluated once, however often the body names it."""
         if not isinstance(e, Call):
             return body(e)
+        if e.function == "collate":
+            return self.let(e.arguments[0], lambda x: body(Call("collate", (x,), e.type)))
         name = self.temporary()
         source = self.value(e)
         return f"((({name} := {source}),) and {body(Field(-int(name[1:]), e.type))})"

@@ -6,8 +6,11 @@ A result longer than MySQL's ``max_allowed_packet`` is NULL, so that no expressi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, AnyStr
 
+from domains.language.collating.coercibility import met
+from domains.language.collating.collation import Collation, alike, keyed
 from domains.language.expressions import Call, Constant
 from domains.language.functions.source import Emitter, Function, Parameter, Types, implemented, registry
 from domains.language.functions.type_rules import comparison_type
@@ -242,6 +245,32 @@ def locate(what: str, text: str, start: int = 1) -> int:
     return text.find(what, start - 1) + 1 if 1 <= start <= len(text) + 1 else 0
 
 
+def _located(name: str, plain: Function, what: int) -> Function:
+    """``plain``, or by a collation; the ``what``-th argument is what is looked for."""
+
+    def value(emitter: Emitter, call: Call) -> str:
+        collation = met(call.arguments, name)
+        if collation is None:
+            return plain.value(emitter, call)
+        find = emitter.bind(partial(_locate_alike, collation))
+        texts = [emitter.as_type(e, TEXT) for e in call.arguments[:2]]
+        start = [emitter.as_type(e, BIGINT) for e in call.arguments[2:]]
+        sources = [texts[what], texts[1 - what], *start]
+        return emitter.strict(sources, lambda *names: f"{find}({', '.join(names)})")
+
+    return Function(name, plain.arity, plain.result_type, value)
+
+
+def _locate_alike(collation: Collation, what: str, text: str, start: int = 1) -> int:
+    """As MySQL finds: only what has as many bytes is compared, so that ``OE`` is not in ``oë``."""
+    size, wanted, searched = len(what.encode("utf-8", "surrogatepass")), alike(what, collation), alike(text, collation)
+    while place := locate(wanted, searched, start):
+        if len(text[place - 1 : place - 1 + len(what)].encode("utf-8", "surrogatepass")) == size:
+            return place
+        start = place + 1
+    return 0
+
+
 def _find_in_set(what: str, members: str) -> int:
     if "," in what or not members:
         return 0
@@ -264,6 +293,18 @@ def _place_in_set(emitter: Emitter, call: Call) -> str:
 
 def _strcmp(x: str, y: str) -> int:
     return (x > y) - (x < y)
+
+
+def _order_of(emitter: Emitter, call: Call) -> str:
+    collation = met(call.arguments, "STRCMP")
+    if collation is None:
+        return _STRCMP.value(emitter, call)
+    key = emitter.bind(keyed(collation))
+    texts = [emitter.as_type(e, TEXT) for e in call.arguments]
+    return emitter.strict(texts, lambda x, y: f"{emitter.bind(_strcmp)}({key}({x}), {key}({y}))")
+
+
+_STRCMP = textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp)
 
 
 def _elt(emitter: Emitter, call: Call) -> str:
@@ -302,6 +343,10 @@ def _field(emitter: Emitter, call: Call) -> str:
     for argument in call.arguments[1:]:
         common = comparison_type(common, argument.type)
     names = [emitter.as_type(e, common) for e in call.arguments]
+    collation = met(call.arguments, "FIELD") if common.kind is Kind.TEXT else None
+    if collation is not None:
+        key = emitter.bind(keyed(collation))
+        names = [f"{key}({name})" for name in names]
     return f"{emitter.bind(_place)}({', '.join(names)})"
 
 
@@ -329,11 +374,11 @@ def _join(separator: AnyStr, parts: tuple[AnyStr | None, ...]) -> AnyStr | None:
 
 TEXT_SEARCH = registry(
     Function("concat_ws", (2, None), _joined_type, _concat_ws),
-    textual("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1),
-    textual("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1),
-    textual("position", [TEXT, TEXT], BIGINT, locate),
+    _located("instr", textual("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1), 1),
+    _located("locate", textual("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1), 0),
+    _located("position", textual("position", [TEXT, TEXT], BIGINT, locate), 0),
     Function("find_in_set", (2, 2), lambda _types: BIGINT, _place_in_set),
-    textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
+    Function("strcmp", (2, 2), lambda _types: BIGINT, _order_of),
     Function("field", (2, None), lambda _types: BIGINT, _field),
     Function("make_set", (2, None), lambda types: _joined_type(types[1:]), _make_set),
     implemented("export_set", [BIGINT, TEXT, TEXT, TEXT, BIGINT], TEXT, _export_set, optional=2),

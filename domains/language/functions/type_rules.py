@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from domains.language.exact import MAX_SCALE
 from domains.language.functions.conversion import refuse_day_of_time
@@ -39,7 +40,8 @@ def common_type(types: Iterable[SqlType]) -> SqlType:
 
     Raises Unsupported for TIME with DATE or DATETIME, whose day would be the current one.
     """
-    present = [t for t in dict.fromkeys(TEXT if t.members else t for t in types) if t.kind is not Kind.NULL]
+    plain = dict.fromkeys(replace(TEXT, collation=t.collation) if t.members else t for t in types)
+    present = [t for t in plain if t.kind is not Kind.NULL]
     if not present:
         return NULL
     if len(present) == 1:
@@ -53,8 +55,11 @@ def common_type(types: Iterable[SqlType]) -> SqlType:
         return DATETIME if Kind.DATETIME in kinds else DATE
     if Kind.TIME in kinds and kinds & _TEMPORAL:
         refuse_day_of_time(TIME, DATETIME)
-    if kinds == {Kind.TEXT} and all(t.length is not None for t in present):
-        return max(present, key=lambda t: t.length or 0)
+    if kinds == {Kind.TEXT}:
+        # Which collation prevails depends on more than types: ``coercibility.py``.
+        longest = max(present, key=lambda t: t.length or 0) if all(t.length is not None for t in present) else TEXT
+        one = present[0].collation
+        return replace(longest, collation=one if all(t.collation is one for t in present) else None)
     return TEXT
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from domains.errors import SqlError, Unsupported
 from domains.language import functions
+from domains.language.collating.collation import BINARY, Collation
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions import UNSIGNED
 from domains.language.types import (
@@ -154,6 +155,32 @@ def _introduced(node: exp.Introducer) -> Constant | None:
     if value is not None and not (isinstance(value.value, str) and value.value.isascii()):
         check_character_set(str(node.this).lstrip("_"))
     return value
+
+
+_SAME_COLLATIONS = {
+    "utf8_general_ci": Collation.GENERAL_CI,
+    "utf8mb3_general_ci": Collation.GENERAL_CI,
+    **{each.value: each for each in Collation},
+}
+_NEAREST = {"unicode_ci": Collation.UCA_0900_AI_CI, "unicode_520_ci": Collation.UCA_0900_AI_CI}
+
+
+def collation_named(name: str) -> Collation | None:
+    """The collation of a name that a statement gives; None is by code point.
+
+    :raises Unsupported: other texts would be equal than are here; named, with the nearest that is here.
+    """
+    lower = name.lower()
+    if lower in _SAME_COLLATIONS:
+        return _SAME_COLLATIONS[lower]
+    if lower == "binary":
+        raise Unsupported("text in the character set binary", hint="declare the column as BINARY, VARBINARY or BLOB")
+    if lower.endswith("_bin"):
+        return None
+    near = next((each for end, each in _NEAREST.items() if lower.endswith(end)), None)
+    known = ", ".join((BINARY, *Collation))
+    hint = f"{near} is nearest: newer weights, and spaces at the end count" if near else f"{known} are there"
+    raise Unsupported(f'collation "{name}"', hint=hint)
 
 
 def check_character_set(name: str) -> None:

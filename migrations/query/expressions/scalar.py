@@ -8,13 +8,13 @@ has become, what time it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from domains.errors import SqlError, Unsupported
 from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
-from domains.language.types import DATETIME, DOUBLE, Kind, decimal_type
+from domains.language.types import DATETIME, DOUBLE, TEXT, Kind, decimal_type
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import calls, documents, literals
 from migrations.query.expressions.literals import call, precise
@@ -356,10 +356,14 @@ def _aggregate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 
 def _collate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
-    name = node.args["expression"].name.lower()
-    if name != "binary" and not name.endswith("_bin"):
-        raise Unsupported(f'collation "{name}"', hint="text is compared by code point; use LOWER() on both sides")
-    return scalar(node.this, scope, setting)
+    name = node.args["expression"].name
+    text = scalar(node.this, scope, setting)
+    if text.type.kind not in (Kind.TEXT, Kind.NULL):
+        if name.lower() == "binary" or name.lower().endswith("_bin"):
+            return text
+        text = functions.call("cast", text, type=TEXT)
+    collation = None if name.lower() == "binary" else literals.collation_named(name)
+    return Call("collate", (text,), replace(TEXT if text.type.members else text.type, collation=collation))
 
 
 def _misplaced(node: exp.Expr, setting: Setting) -> SqlError:

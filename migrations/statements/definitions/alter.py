@@ -14,14 +14,21 @@ from domains.language.types import ForeignKey, TableColumn, TableSchema
 from migrations.catalog import Catalog
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
+from migrations.query.expressions.literals import collation_named
 from migrations.statements.definitions.columns import (
-    check_collation,
+    check_character_set,
     column_declaration,
     implicit_default,
     key_columns,
 )
 from migrations.statements.definitions.conditions import refuse_read
-from migrations.statements.definitions.ddl import MOST_COLUMNS, limited, with_foreign_keys, with_index
+from migrations.statements.definitions.ddl import (
+    MOST_COLUMNS,
+    limited,
+    refuse_older,
+    with_foreign_keys,
+    with_index,
+)
 from migrations.statements.definitions.foreign_keys import NOT_ENFORCED
 from migrations.statements.definitions.keys import (
     PRIMARY,
@@ -47,8 +54,9 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     if alter.args.get("kind") == "VIEW":
         raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
     schema = known_table(catalog, alter.this)
+    refuse_older(alter, catalog)
     for option in alter.args.get("options") or ():
-        _refuse_option(option)
+        _refuse_option(option, schema)
     actions = alter.args.get("actions") or []
     for action in actions:
         schema = _act(schema, action, catalog.shards)
@@ -60,10 +68,15 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
 
 
-def _refuse_option(option: exp.Expr) -> None:
+def _refuse_option(option: exp.Expr, schema: TableSchema) -> None:
     """ENGINE, COMMENT, ALGORITHM, LOCK and the like say nothing here, as in CREATE TABLE."""
-    if isinstance(option, (exp.CollateProperty, exp.CharacterSetProperty)):
-        check_collation(option.this.name)
+    if isinstance(option, exp.CharacterSetProperty):
+        check_character_set(option.this.name)
+    elif isinstance(option, exp.CollateProperty):
+        if collation_named(option.this.name) is not schema.collation:
+            raise Unsupported(
+                f'another collation for table "{schema.name}"', hint="name it at the columns that come: ADD COLUMN …"
+            )
     elif not isinstance(option, _IDLE_OPTIONS):
         raise Unsupported(f"ALTER TABLE with {words(option)}", hint="leave it out")
 
@@ -150,7 +163,7 @@ def _refuse_enforced(schema: TableSchema, added: Sequence[ForeignKey]) -> None:
 
 
 def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
-    declared = column_declaration(definition)
+    declared = column_declaration(definition, schema.collation)
     column = declared.column
     if declared.generated is not None or declared.checks:
         raise Unsupported(

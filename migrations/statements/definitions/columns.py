@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, TypeViolation, Unsupported
+from domains.language.collating.collation import Collation
 from domains.language.types import (
     BLOB,
     BOOL,
@@ -24,6 +25,7 @@ from domains.language.types import (
 from migrations.parse.grammar import words
 from migrations.parse.reading import exp
 from migrations.parse.writing import quoted_text
+from migrations.query.expressions.literals import collation_named
 from migrations.statements.constants import coerced, evaluate
 from migrations.statements.definitions.conditions import Generated, is_clock, updated_with_time
 from migrations.statements.names import checked, column_position
@@ -183,11 +185,9 @@ def _sizes(declared: exp.DataType) -> list[int]:
 
 _IGNORED = (
     exp.CommentColumnConstraint,
-    exp.CharacterSetColumnConstraint,
-    exp.CollateColumnConstraint,
     exp.Reference,
 )
-"""They change nothing of the column: text has binary collation, and ``foreign_keys.py`` looks after REFERENCES."""
+"""They change nothing of the column: ``foreign_keys.py`` looks after REFERENCES."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.InvisibleColumnConstraint: ("INVISIBLE columns", None),
@@ -206,16 +206,20 @@ class ColumnDeclaration:
     """Name and condition of each."""
 
 
-def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
-    """:raises Unsupported: a type or constraint that is not there.
+def column_declaration(definition: exp.ColumnDef, collation: Collation | None) -> ColumnDeclaration:
+    """``collation``: of a text that names none.
+
+    :raises Unsupported: a type or constraint that is not there.
     :raises SqlError: a default that does not fit, NOT NULL with DEFAULT NULL, and the like.
     """
     name = checked(definition.name, "column")
     if definition.args.get("kind") is None:
         raise SqlError(f'column "{name}" has no type')
-    declared = ColumnDeclaration(TableColumn(name, sql_type(definition.args["kind"])))
+    given = definition.args.get("constraints") or ()
+    type = with_collation(sql_type(definition.args["kind"]), collation)
+    declared = ColumnDeclaration(TableColumn(name, type))
     default: exp.Expr | None = None
-    for constraint in definition.args.get("constraints") or ():
+    for constraint in given:
         kind = constraint.args.get("kind") or constraint
         if isinstance(kind, exp.DefaultColumnConstraint):
             default = kind.this
@@ -236,8 +240,12 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
 
 def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
     column = declared.column
-    if isinstance(kind, (exp.CollateColumnConstraint, exp.CharacterSetColumnConstraint)):
-        check_collation(kind.this.name)
+    if isinstance(kind, exp.CharacterSetColumnConstraint):
+        check_character_set(kind.this.name)
+        return declared
+    if isinstance(kind, exp.CollateColumnConstraint):
+        named = with_collation(column.type, collation_named(kind.this.name))
+        return replace(declared, column=replace(column, type=named))
     if isinstance(kind, _IGNORED):
         return declared
     if isinstance(kind, exp.NotNullColumnConstraint):
@@ -258,17 +266,14 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
     raise Unsupported(f'{construct} (column "{column.name}")', hint=hint)
 
 
-def check_collation(name: str) -> None:
-    """Of a collation, or a character set.
-
-    :raises Unsupported: texts that differ in case would be equal, or text would be bytes.
-    """
+def check_character_set(name: str) -> None:
+    """:raises Unsupported: text would be bytes."""
     if name.lower() == "binary":
         raise Unsupported("text in the character set binary", hint="declare the column as BINARY, VARBINARY or BLOB")
-    if name.lower().endswith("_ci"):
-        raise Unsupported(
-            f'collation "{name}"', hint="text is compared by code point: leave it out, or keep LOWER(…) in the column"
-        )
+
+
+def with_collation(type: SqlType, collation: Collation | None) -> SqlType:
+    return replace(type, collation=collation) if type.kind is Kind.TEXT and type.collation is not collation else type
 
 
 def with_default(column: TableColumn, default: exp.Expr) -> TableColumn:

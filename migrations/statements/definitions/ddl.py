@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
+from domains.language.collating.collation import BINARY, Collation
 from domains.language.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp, parse
+from migrations.query.expressions.literals import collation_named
 from migrations.query.view import frozen
 from migrations.statements.definitions.columns import (
     ColumnDeclaration,
-    check_collation,
+    check_character_set,
     column_declaration,
     key_columns,
     refuse_json_key,
@@ -40,6 +42,7 @@ MOST_INDEXES = 64
 def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     """With IF NOT EXISTS also where the table exists: whoever performs it then does nothing."""
     create = parsed.expression
+    collation = _table_collation(create, catalog)
     _refuse_properties(create, "TABLE")
     name = new_relation_name(create.this, "table")
     if create.args.get("replace"):
@@ -54,9 +57,11 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
         text = table_text(replace(known_table(catalog, like), name=name, foreign_keys=()))
         (parsed,) = parse(text)
         create = parsed.expression
+        collation = _table_collation(create, replace(catalog, collation=BINARY))
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
-    schema = sharded(_schema(name, create.this.expressions), parsed.sharding, catalog.shards)
+    refuse_older(create, catalog)
+    schema = sharded(_schema(name, create.this.expressions, collation), parsed.sharding, catalog.shards)
     return CreateTableStatement(with_foreign_keys(schema, create.this.expressions, catalog), if_not_exists)
 
 
@@ -148,8 +153,8 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
             )
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
-        if isinstance(found, (exp.CollateProperty, exp.CharacterSetProperty)):
-            check_collation(found.this.name)
+        if isinstance(found, exp.CharacterSetProperty):
+            check_character_set(found.this.name)
         if type(found) is exp.Property and found.name.upper() not in _STORAGE_OPTIONS.split():
             raise Unsupported(f"the option {found.name} of CREATE {what}", hint="leave it out")
 
@@ -164,15 +169,35 @@ _STORAGE_OPTIONS = (
 # --- the schema of a table ----------------------------------------------------------------------------------------
 
 
-def _schema(name: str, items: list[exp.Expr]) -> TableSchema:
-    declared = [column_declaration(item) for item in items if isinstance(item, exp.ColumnDef)]
+def _table_collation(create: exp.Expr, catalog: Catalog) -> Collation | None:
+    """Of the texts of a new table that name none."""
+    properties = create.args.get("properties")
+    named = properties.expressions if properties is not None else []
+    found = next((each for each in named if isinstance(each, exp.CollateProperty)), None)
+    return collation_named(catalog.collation or BINARY) if found is None else collation_named(found.this.name)
+
+
+def refuse_older(definition: exp.Expr, catalog: Catalog) -> None:
+    """An entry of before there were collations: they are left out where it is played again (``replaying.py``).
+
+    :raises Unsupported: there is one.
+    """
+    if catalog.collation:
+        return
+    for each in definition.find_all(exp.CollateProperty, exp.CollateColumnConstraint):
+        if collation_named(each.this.name) is not None:
+            raise Unsupported(f'collation "{each.this.name}" in an entry of a recipe that is older than collations')
+
+
+def _schema(name: str, items: list[exp.Expr], collation: Collation | None) -> TableSchema:
+    declared = [column_declaration(item, collation) for item in items if isinstance(item, exp.ColumnDef)]
     if not declared:
         raise SqlError(f'table "{name}" has no columns')
     columns = tuple(declaration.column for declaration in declared)
     _refuse_duplicates([column.name for column in columns])
     if len(columns) > MOST_COLUMNS:
         raise LimitExceeded(f'table "{name}" has {len(columns)} columns', hint=f"at most {MOST_COLUMNS}")
-    schema = _with_column_keys(TableSchema(name, columns), declared)
+    schema = _with_column_keys(TableSchema(name, columns, collation=collation), declared)
     schema = with_generated(schema, [declaration.generated for declaration in declared])
     for named, condition in [check for declaration in declared for check in declaration.checks]:
         schema = with_check(schema, condition, named)

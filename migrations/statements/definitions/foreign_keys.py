@@ -162,6 +162,11 @@ def _resolved(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> For
                 f'"{parent.name}.{two.name}" is {two.type}',
                 hint="declare both with one type",
             )
+        if one.type.collation is not None:
+            raise Unsupported(
+                f'foreign key "{foreign.name}" on column "{one.name}", whose collation is {one.type.collation}',
+                hint=f"declare both columns COLLATE utf8mb4_bin, or the key {NOT_ENFORCED}",
+            )
     return replace(foreign, parent=parent.name, key=tuple(parent.columns[at].name for at in places))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from domains.errors import AlreadyExists, SqlError, Unsupported
+from domains.language.collating.collation import BINARY
 from domains.language.types import Kind, SqlType, TableColumn, TableSchema
 from migrations.parse.reading import exp
 from migrations.statements.definitions.columns import ColumnDeclaration, column_declaration, with_default
@@ -57,7 +58,7 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
     :raises Unsupported: stored values might not fit, or would have to be computed anew.
     """
     definition = action.this
-    declared = column_declaration(definition)
+    declared = column_declaration(definition, schema.collation)
     old_name = action.args.get("rename_from")
     named = old_name if old_name is not None else definition.this
     at = column_position(schema, named.name, named)
@@ -110,6 +111,11 @@ def _refuse_other_kinds(schema: TableSchema, at: int, declared: ColumnDeclaratio
         raise Unsupported(f"MODIFY of {shown} that gives or takes AUTO_INCREMENT", hint="make a new table and copy")
     if given.on_update_now and schema.shard_by == at:
         raise Unsupported(f"ON UPDATE CURRENT_TIMESTAMP for {shown}, by which the table is sharded")
+    if given.type.collation is not column.type.collation:
+        raise Unsupported(
+            f"collation {given.type.collation or BINARY} for {shown}, which has {column.type.collation or BINARY}",
+            hint=f"name the one that it has: … COLLATE {column.type.collation or BINARY}",
+        )
     if not _holds(given.type, column.type):
         raise Unsupported(
             f"{given.type} for {shown}, which is {column.type}",

@@ -11,8 +11,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import assert_never
 
+from domains.language.collating.collation import BINARY, Collation
 from domains.language.durations import text_of_time
-from domains.language.types import TableColumn, TableSchema, Value
+from domains.language.types import Kind, TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
 from migrations.parse.writing import quote, quoted_text
@@ -47,7 +48,7 @@ def view_text(view: ViewDefinition) -> str:
 
 
 def table_text(schema: TableSchema) -> str:
-    lines = [_column(schema.columns[at]) for at in schema.live()]
+    lines = [_column(schema.columns[at], schema.collation) for at in schema.live()]
 
     def key(word: str, places: Iterable[int]) -> None:
         lines.append(f"{word} ({_names(schema.columns[at].name for at in places)})")
@@ -62,11 +63,14 @@ def table_text(schema: TableSchema) -> str:
     lines += [foreign_key_text(schema, key) for key in schema.foreign_keys]
     sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
-    return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){sharding}"
+    collation = "" if schema.collation is None else f" COLLATE {schema.collation}"
+    return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
 
 
-def _column(column: TableColumn) -> str:
+def _column(column: TableColumn, default: Collation | None) -> str:
     words = [quote(column.name), column.type.name]
+    if column.type.kind is Kind.TEXT and (column.type.collation is not None or default is not None):
+        words.append(f"COLLATE {column.type.collation or BINARY}")
     if column.generated is not None:
         words.append(f"GENERATED ALWAYS AS ({column.generated.sql}) {'VIRTUAL' if column.virtual else 'STORED'}")
     if not column.nullable:
