@@ -41,7 +41,7 @@ class RowCodec:
         self._replaced = {at: kind for at, kind in enumerate(kinds) if kind in _STORED}
         self._texts: Callable[[Row], Row] = self._texts_of_any
         self._values: Callable[[Row], Row] = self._values_of_any
-        if not pads:  # All rows are whole: 0.7 µs for four DECIMALs of sixteen columns, where a loop takes 1.6.
+        if not pads:  # All rows are whole: 0.28 µs for four DECIMALs of sixteen columns, where a loop takes 0.42.
             self._texts = self._display(_STORED)
             self._values = self._display(_RESTORED)
         self.encode: RowEncoder = self._encode_any if pads or self._replaced else _encode_plain
