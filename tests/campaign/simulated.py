@@ -72,7 +72,7 @@ class Simulated(Planned):
         node = self._reader_of(view)
         reader = node.operator
         assert isinstance(reader, Reader)
-        keys = keys_of(reader, _keyed(node, arguments))
+        keys = keys_of(reader, keyed_arguments(node, arguments))
         if keys:
             self._fill(node, keys)
         rows: Counter[Row] = Counter()
@@ -129,7 +129,7 @@ class Simulated(Planned):
         if view.lower() in self.state.flow.readers:
             node = self._reader_of(view)
             assert isinstance(node.operator, Reader)
-            keys = keys_of(node.operator, _keyed(node, self.arguments(view, values)))
+            keys = keys_of(node.operator, keyed_arguments(node, self.arguments(view, values)))
             for domain, own in self._by_domain(node, keys).items():
                 self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, own))
 
@@ -191,7 +191,7 @@ def keys_of(reader: Reader, arguments: Sequence[Any]) -> tuple[Row, ...]:
     return tuple(product(*(wanted[column] for column in reader.key)))
 
 
-def _keyed(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:
+def keyed_arguments(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """One argument a parameter, each as its column's key."""
     assert isinstance(node.operator, Reader)
     made: list[Any] = []
@@ -213,7 +213,7 @@ def rows_of(node: Node, rows: Counter[Row], arguments: Sequence[Any], finish: Fi
     limit, offset = reader.limit, reader.offset
     compared = key_function(tuple(range(len(node.columns))), collations_of(node.columns))
     found = [(compared(row), row) for row in rows.elements()]
-    for parameter, argument in zip(reader.parameters, _keyed(node, arguments), strict=True):
+    for parameter, argument in zip(reader.parameters, keyed_arguments(node, arguments), strict=True):
         if parameter.kind is ParameterKind.LIMIT:
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:

@@ -9,7 +9,6 @@ import pytest
 from domains.language.collating.collation import Collation
 from tests.campaign.respelled import Respelled
 
-pytest.importorskip("pyuca")  # An environment that is older than the lock has it not.
 CASES = int(os.environ.get("HEADRACE_CAMPAIGN_CASES", "48")) // 12
 SEED = int(os.environ.get("HEADRACE_CAMPAIGN_SEED", "1"))
 

@@ -23,7 +23,7 @@ from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.campaign.planned import NOW
-from tests.campaign.simulated import keys_of, rows_of
+from tests.campaign.simulated import keyed_arguments, keys_of, rows_of
 from tests.cluster_simulation.loop import Process
 from tests.shard_of_key import shard_of_key
 from worker.protocol.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest, version_of
@@ -194,7 +194,7 @@ class Client:
         node = state.flow.node(state.flow.readers[view])
         reader = node.operator
         assert isinstance(reader, Reader)
-        keys = keys_of(reader, arguments)
+        keys = keys_of(reader, keyed_arguments(node, arguments))
         by_domain: dict[DomainIndex, list[Row]] = {}
         for key in keys:
             by_domain.setdefault(DomainIndex(shard_of_key(state.flow, node.index, key)), []).append(key)
@@ -206,7 +206,7 @@ class Client:
         total: Counter[Row] = Counter()
         for rows in found:
             total.update(rows or {})
-        return rows_of(reader, total, arguments, state.planned[view.lower()].finish)
+        return rows_of(node, total, arguments, state.planned[view.lower()].finish)
 
     def arguments(self, view: str, values: Sequence[Any]) -> tuple[Any, ...]:
         """One argument a parameter, from one value a ``?`` of a view that is known here."""

@@ -21,7 +21,6 @@ from domains.language.collating.collation import Collation, key_of
 from loadgen.bench import servers
 from tests.comparisons.test_queries import Answer, plain
 
-pytest.importorskip("pyuca")  # An environment that is older than the lock has it not.
 MISSING = servers.missing("mariadb")
 QUERIES = (Path(__file__).parent / "collations.txt").read_text("utf-8").splitlines()
 ANSWERS = Path(__file__).parent / "collations.json"
