@@ -23,12 +23,11 @@ from pydantic_settings import (
 from api.limits import Limits
 from controller.statements.shapes import AdHocMode
 from domains.plan.sharding import SHARDS_MAX
-from domains.store.storage import DISK_RESERVE
+from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SPARK_THRESHOLD, SparkSettings
 from worker.archive.options import INTERVAL, RETENTION, SEGMENT_ROWS
-from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 from zookeeper.address import parse_address
 from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityError

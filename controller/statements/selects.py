@@ -41,6 +41,7 @@ from domains.language.coercion import json_row_coercer, json_value
 from domains.language.types import Column, Row
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
+from domains.store.storage import AUTOMATIC_BYTES
 from migrations.flow.evaluation_plan import explained, finds_by_index, is_unique, may_be_reordered, plan_evaluation
 from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
@@ -57,7 +58,6 @@ from migrations.statements.statement import ConstantSelect, SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
 from worker.adhoc.measured import NodeMeasure
 from worker.adhoc.pool import Budget
-from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 
 Answer = TypeVar("Answer")
 Answered = tuple[tuple[Column, ...], Rows, Clock]

@@ -27,6 +27,8 @@ from domains.plan.graph import Columns
 if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
     from domains.plan.packets import Once
 
+AUTOMATIC_BYTES = 64_000_000
+"""Bytes that automatic views may hold together, unless settings say otherwise."""
 DISK_RESERVE = 256 * 2**20
 """Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""
 

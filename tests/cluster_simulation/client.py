@@ -6,6 +6,7 @@ import asyncio
 import marshal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -267,4 +268,10 @@ class Client:
 
 
 def _value(value: Any) -> Any:
-    return Decimal(value[1]) if isinstance(value, tuple) else value
+    match value:
+        case ("time", microseconds):
+            return timedelta(microseconds=microseconds)
+        case ("decimal", text):
+            return Decimal(text)
+        case _:
+            return value

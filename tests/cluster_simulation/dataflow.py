@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from domains.engine.invariants import check_domain
@@ -111,6 +112,8 @@ class DictMap:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return ("time", value // timedelta(microseconds=1))
     return value if value is None or isinstance(value, int | float | str) else ("decimal", str(value))
 
 

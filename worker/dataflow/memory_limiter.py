@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from domains.plan.graph import DomainIndex
 from worker.dataflow.hosted_domain import HostedDomain
 
-AUTOMATIC_BYTES = 64_000_000
-"""Bytes that automatic views may hold together, unless settings say otherwise."""
 TELL_SECONDS = 10.0
 """Seconds between two lines of the log about evictions: under pressure they come with every batch."""
 EVICTION_ROUNDS = 64

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
 from domains.store.memory_store import MemoryStore
-from domains.store.storage import DISK_RESERVE, Store
+from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store
 from worker.adhoc.cut import samples_of
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.inbox import Stopping
-from worker.dataflow.memory_limiter import AUTOMATIC_BYTES
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.cuts import CloseCut, ContinuePart, EvaluatePart, EvaluateRequest, MisreadCut, ReadCut
 from worker.protocol.messages import (
