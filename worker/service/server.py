@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
-from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
+from domains.plan.graph import DomainIndex, is_automatic
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store
 from worker.adhoc.cut import samples_of
@@ -218,13 +218,21 @@ class WorkerServer:
 
     def _tell_leader(self) -> bool:
         """Memory is short, by the thread of the steps: whether the leader has an automatic view here to remove."""
-        # Declared readers never come after automatic ones, which go before anything else is changed.
-        _, last = next(reversed(self._dataflow.hosted.layouts), (None, NodeIndex(0)))
-        self._is_short = self._is_short or is_automatic(last)
-        return is_automatic(last)
+        found = self._has_automatic()
+        self._is_short = self._is_short or found
+        return found
+
+    def _has_automatic(self) -> bool:
+        """Whether a reader here is an automatic view's. Declared ones never come after these, which go before anything
+        else is changed."""
+        latest = list(self._dataflow.hosted.layouts)[-1:]  # At once: the thread of the steps adds and removes some.
+        return any(is_automatic(reader) for _, reader in latest)
 
     def _holds_too_much(self) -> bool:
-        """Whether the automatic views here are larger than they may be."""
+        """Whether the automatic views here are larger than they may be. Each heartbeat asks: it is decided at once
+        where there are none."""
+        if not self._has_automatic():
+            return False
         found = 0
         for host in list(self._dataflow.hosted.hosts.values()):
             for vertex in list(host.domain.vertices.values()):
