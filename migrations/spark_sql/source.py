@@ -21,6 +21,7 @@ from migrations.query.expressions.parameters import is_parameterised, read_compa
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Outer, Scope
 from migrations.query.relation import Slot
+from migrations.query.sources.names import merged_names
 from migrations.spark_sql.expressions import Names
 
 
@@ -175,7 +176,7 @@ class FromClauseWriter:
         side = str(join.side or "").upper()
         right = self._item(join.this)
         shared = _shared(left, right, join)
-        bounds = _merged(left, right, shared, side)
+        bounds = merged_names(left, right, shared, side)
         if shared:
             on: list[Expression] = [call("eq", _field(left, name), _field(right, name)) for name in shared]
         else:
@@ -243,15 +244,3 @@ def _field(side: NamedQuery, name: str) -> Field:
     if found is None:
         raise SqlError(f'unknown column "{name}" in USING')
     return found
-
-
-def _merged(left: NamedQuery, right: NamedQuery, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
-    """A USING column counts once, that of the side that is kept, and comes first in ``*``; then that side's others."""
-    if not shared:
-        return (*left.bounds, *right.bounds)
-    names = {name.lower() for name in shared}
-    kept, other = (right, left) if side == "RIGHT" else (left, right)
-    first = tuple(b for b in kept.bounds if b.name.lower() in names)
-    hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
-    rest = tuple(b for b in (*kept.bounds, *other.bounds) if b.name.lower() not in names)
-    return (*first, *hidden, *rest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from domains.errors import SqlError
 from domains.language.expressions import Field
@@ -66,7 +67,14 @@ def write_out(join: exp.Join, shared: Sequence[str]) -> None:
         join.set("on", exp.true())
 
 
-def merged_names(left: NamedSource, right: NamedSource, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
+class Named(Protocol):
+    """What has names for its columns, in the order of ``*``."""
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]: ...
+
+
+def merged_names(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
     """The names after a join: in ``*`` a USING column counts once and comes first, then what else the side has that is
     kept."""
     if not shared:
