@@ -181,7 +181,8 @@ PAIRED = ("json_array_append", "json_array_insert", "json_insert", "json_object"
 
 @st.composite
 def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
-    name = draw(st.sampled_from(sorted(FUNCTIONS)))
+    # COLLATE of a constant stays what it is: fold() would not end in a constant.
+    name = draw(st.sampled_from(sorted(FUNCTIONS.keys() - {"collate"})))
     if name in ("cast", "equal_to"):
         return call(name, draw(below), type=draw(st.sampled_from(CAST_TARGETS)))
     least, most = FUNCTIONS[name].arity

@@ -89,8 +89,11 @@ async def test_while_zookeeper_is_away_nothing_is_written_and_then_it_goes_on(ki
     assert not one.connected
     await kind.up()
     assert await until(lambda: one.connected and other.connected)
-    assert await one.read() == (b"first", 1)
-    assert await other.write(b"second", 1) == 2
+    now = await one.read()
+    # A request that was under way when the server went may be sent again by the client; it is told as maybe done.
+    assert isinstance(outcomes[0], AuthorityUnavailable)
+    assert now == (b"first", 1) or (outcomes[0].maybe_done and now == (b"second", 2))
+    assert await other.write(b"third", now[1]) == now[1] + 1
 
 
 async def test_a_write_whose_answer_is_lost_is_known_when_the_connection_is_back(kind: Kind) -> None:
