@@ -38,6 +38,8 @@ DEFAULT_FILE = Path("headrace.toml")
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 
+DefaultCollation = Literal["utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_ai_ci"]
+
 CLUSTER_SHARDS = 4
 """The default of a new cluster. Shards are what can be spread over workers, and their number is fixed."""
 
@@ -101,6 +103,9 @@ class Settings(BaseSettings):
     )
     state: Annotated[Literal["partial", "full"], Flag("serve", value="KIND")] = Field(
         default="partial", description="partial: views hold what is asked for; full: all of it, to compare with"
+    )
+    collation: Annotated[DefaultCollation, Flag("serve", "up", "controller", value="NAME")] = Field(
+        default="utf8mb4_bin", description="collation of the texts of new tables whose definition names none"
     )
     read_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer"

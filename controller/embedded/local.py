@@ -18,6 +18,7 @@ from controller.serving import BUDGET, Serving
 from controller.statements.shapes import AdHocMode
 from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
+from domains.language.collating.collation import BINARY
 from domains.plan.graph import NodeIndex
 from domains.plan.sharding import base_shards
 from domains.plan.traits import is_base
@@ -61,6 +62,7 @@ class LocalDeployment(Serving):
         disk_reserve: int = DISK_RESERVE,
         domains: int = 1,
         shards: int | None = None,
+        collation: str = BINARY,
         read_timeout: float = 5.0,
         ad_hoc: AdHocMode = AdHocMode.KEEP,
         budget: Budget = BUDGET,
@@ -74,6 +76,7 @@ class LocalDeployment(Serving):
 
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
         made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
+        ``collation`` is of the texts of tables made from now on that name none.
         ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
         of more than ``spark_threshold`` base rows. ``ad_hoc`` says what becomes of a SELECT that no view answers, and
         ``budget`` what one may take. ``opening`` hears how far this is, and may give it up; with it this
@@ -103,6 +106,7 @@ class LocalDeployment(Serving):
             archive,
             runners,
             spark_threshold,
+            collation,
         )
         engine, unbuilt = await LocalEngine.open(options, opening)
         self = cls(path, engine, read_timeout, ad_hoc, budget)

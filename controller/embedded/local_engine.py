@@ -24,6 +24,7 @@ from controller.migrating.executor import LocalBook, LocalExecutor
 from controller.migrating.migrator import Migrator
 from controller.migrating.unbuilt import Unbuilt
 from domains.errors import StorageFailure
+from domains.language.collating.collation import BINARY
 from domains.language.types import TableSchema
 from domains.plan.commands import AlterTable, Command, CreateTable, DropTable
 from domains.plan.graph import DomainIndex
@@ -60,6 +61,7 @@ class EngineOptions:
     archive: ArchiveOptions | None
     runners: Sequence[BulkRunner]
     spark_threshold: int
+    collation: str = BINARY
 
     @property
     def placement(self) -> Placement:
@@ -101,6 +103,7 @@ class LocalEngine:
                 await asyncio.to_thread(import_module, "worker.archive.archiver")  # It loads pyarrow.
             self.archiver = start_archiver(dataflow, options.archive, self._recipe_now)
             self.migrator.threshold = options.spark_threshold
+            self.migrator.collation = options.collation
             if self.archiver is not None and options.runners:
                 self._build_in_bulk(self.archiver)
             opening.check()

@@ -100,7 +100,8 @@ class Migrator:
 
     def _with_collation(self, entry: RecipeEntry) -> RecipeEntry:
         """What the texts of its tables are compared by stands in the entry, so that they are whenever it is played."""
-        if entry.ad_hoc or not (self.collation != BINARY or any("_ci" in sql.lower() for sql in entry.statements)):
+        texts = () if entry.ad_hoc else entry.statements
+        if not texts or not (self.collation != BINARY or any("_ci" in sql.lower() for sql in texts)):
             return entry
         return replace(entry, collation=self.collation)
 

@@ -79,12 +79,16 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     descriptor = _descriptor(settings, listening)
     timing = Timing(dead_after=settings.dead_after, heartbeat=settings.dead_after / 4)
     process = time.time_ns() // 1_000_000
-    candidate = Candidate(
-        authority,
-        Wire(settings.deployment, descriptor.name, process),
-        LeaderSettings(descriptor.name, shards, settings.quorum, timing, process, bulk=_bulk(settings)),
-        descriptor,
+    leading = LeaderSettings(
+        descriptor.name,
+        shards,
+        settings.quorum,
+        timing,
+        process,
+        bulk=_bulk(settings),
+        collation=settings.collation,
     )
+    candidate = Candidate(authority, Wire(settings.deployment, descriptor.name, process), leading, descriptor)
     stopping = asyncio.Event()
     standing = asyncio.create_task(candidate.run(stopping))
     server = HttpServer(config(create_control_app(candidate, Limits.of(settings)), settings), address(listening), _tell)

@@ -59,6 +59,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         disk_reserve=settings.disk_reserve,
         domains=settings.domains,
         shards=settings.shards,
+        collation=settings.collation,
         read_timeout=settings.read_timeout,
         ad_hoc=settings.ad_hoc,
         budget=Budget.of(settings),

@@ -17,7 +17,7 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from domains.errors import ConstraintViolation, SqlError
-from domains.language.collating.collation import Collation, key_of
+from domains.language.collating.collation import BINARY, Collation, key_of
 from loadgen.bench import servers
 from tests.comparisons.test_queries import Answer, plain
 
@@ -55,11 +55,20 @@ def shown(rows: Sequence[Any]) -> Answer:
     return [[plain(value) for value in row] for row in rows]
 
 
-async def test_queries_answer_as_mariadb(tmp_path: Path) -> None:
+BY_DEFAULT = (
+    SETUP[0]
+    .replace("plain VARCHAR(20)", "plain VARCHAR(20) COLLATE utf8mb4_bin")
+    .replace(" COLLATE utf8mb4_general_ci", "")
+)
+"""The same table where ``utf8mb4_general_ci`` need not be named."""
+
+
+@pytest.mark.parametrize(("default", "create"), [(BINARY, SETUP[0]), (Collation.GENERAL_CI, BY_DEFAULT)])
+async def test_queries_answer_as_mariadb(default: str, create: str, tmp_path: Path) -> None:
     expected: dict[str, Answer] = json.loads(ANSWERS.read_text("utf-8"))
-    deployment = await LocalDeployment.open(tmp_path)
+    deployment = await LocalDeployment.open(tmp_path, collation=default)
     try:
-        await deployment.execute(";".join(SETUP))
+        await deployment.execute(";".join((create, *SETUP[1:])))
         found = {text: shown((await deployment.execute(text))[0][0].rows) for text in QUERIES}
     finally:
         await deployment.close()
@@ -188,3 +197,55 @@ async def test_tables_keep_their_collations(tmp_path: Path) -> None:
         assert "partial by (name)" in str(explained.rows)
     finally:
         await deployment.close()
+
+
+ALTERED = (
+    "CREATE TABLE a (x VARCHAR(9), y VARCHAR(9) COLLATE utf8mb4_bin) COLLATE utf8mb4_general_ci",
+    "CREATE TABLE b LIKE a",
+    "ALTER TABLE a DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin, ADD COLUMN z TEXT",
+    "ALTER TABLE b ADD COLUMN z TEXT",
+    "ALTER TABLE b DEFAULT COLLATE utf8mb4_bin",
+    "ALTER TABLE b ADD COLUMN w TEXT",
+    "ALTER TABLE a ADD COLUMN w VARCHAR(9) COLLATE utf8mb4_general_ci FIRST",
+)
+COLUMNS = {
+    "a": [("w", "general_ci"), ("x", "general_ci"), ("y", "bin"), ("z", "bin")],
+    "b": [("x", "general_ci"), ("y", "bin"), ("z", "general_ci"), ("w", "bin")],
+}
+
+
+async def test_columns_have_the_default_of_their_time(tmp_path: Path) -> None:
+    """Of the table when they came, and of the server when the table came; also after a restart with another one."""
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        for statement in ALTERED:
+            await deployment.execute(statement)
+        text = deployment.schema()
+    finally:
+        await deployment.close()
+    for data in (tmp_path, tmp_path / "anew"):
+        deployment = await LocalDeployment.open(data, collation=Collation.UCA_0900_AI_CI)
+        try:
+            if data != tmp_path:
+                await deployment.execute(text)
+            for table, columns in COLUMNS.items():
+                (found, *_), _ = await deployment.execute(f"SHOW FULL COLUMNS FROM {table}")
+                assert [(row[0], row[2].removeprefix("utf8mb4_")) for row in found.rows] == columns
+            await deployment.execute("CREATE TABLE c (x TEXT)")
+            (found, *_), _ = await deployment.execute("SHOW FULL COLUMNS FROM c")
+            assert found.rows[0][2] == Collation.UCA_0900_AI_CI
+            assert deployment.schema().startswith(text)
+        finally:
+            await deployment.close()
+
+
+@pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+async def test_columns_of_mariadb_have_the_default_of_their_time(mariadb: int) -> None:
+    connection = await asyncmy.connect(host="127.0.0.1", port=mariadb, user="root", password="", autocommit=True)
+    cursor = connection.cursor()
+    for statement in ("CREATE DATABASE altered COLLATE utf8mb4_bin", "USE altered", *ALTERED):
+        await cursor.execute(statement)
+    for table, columns in COLUMNS.items():
+        await cursor.execute(f"SHOW FULL COLUMNS FROM {table}")
+        assert [(row[0], row[2].removeprefix("utf8mb4_")) for row in await cursor.fetchall()] == columns
+    connection.close()

@@ -37,6 +37,7 @@ from controller.migrating.bulk.job_files import JobFiles
 from controller.migrating.executor import Interrupted
 from controller.migrating.migrator import Migrator
 from domains.errors import HeadraceError, NoLeader, Unavailable
+from domains.language.collating.collation import BINARY
 from domains.plan.graph import DomainIndex
 from migrations.catalog import ad_hoc_views
 from migrations.flow.plan import one_domain
@@ -66,6 +67,8 @@ class LeaderSettings:
     term: int = 1
     """The number of the process's term as leader."""
     bulk: BulkSettings = field(default_factory=BulkSettings)
+    collation: str = BINARY
+    """Of the texts of new tables that name none. The recipe keeps it with each of them."""
 
     @property
     def writer(self) -> str:
@@ -259,6 +262,7 @@ class Leader:
         # An epoch has one leader, so no other leader gives the same ids.
         self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
         self.migrator.threshold = self.settings.bulk.threshold
+        self.migrator.collation = self.settings.collation
         self.migrator.builder = builder_of(self.settings.bulk, executor, self._source())
         self.automatic = AutomaticViews(self._executor(), book, self.migrator, self.disturb)
         executor.make_way = self.automatic.give_way_to_change

@@ -56,7 +56,7 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     schema = known_table(catalog, alter.this)
     refuse_older(alter, catalog)
     for option in alter.args.get("options") or ():
-        _refuse_option(option, schema)
+        schema = _with_option(schema, option)
     actions = alter.args.get("actions") or []
     for action in actions:
         schema = _act(schema, action, catalog.shards)
@@ -68,17 +68,16 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
 
 
-def _refuse_option(option: exp.Expr, schema: TableSchema) -> None:
-    """ENGINE, COMMENT, ALGORITHM, LOCK and the like say nothing here, as in CREATE TABLE."""
+def _with_option(schema: TableSchema, option: exp.Expr) -> TableSchema:
+    """COLLATE is of the columns that come: those that are there keep theirs, as in MySQL. ENGINE, COMMENT, ALGORITHM,
+    LOCK and the like say nothing here, as in CREATE TABLE."""
     if isinstance(option, exp.CharacterSetProperty):
         check_character_set(option.this.name)
     elif isinstance(option, exp.CollateProperty):
-        if collation_named(option.this.name) is not schema.collation:
-            raise Unsupported(
-                f'another collation for table "{schema.name}"', hint="name it at the columns that come: ADD COLUMN …"
-            )
+        return replace(schema, collation=collation_named(option.this.name))
     elif not isinstance(option, _IDLE_OPTIONS):
         raise Unsupported(f"ALTER TABLE with {words(option)}", hint="leave it out")
+    return schema
 
 
 _IDLE_OPTIONS = (

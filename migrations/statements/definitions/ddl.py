@@ -58,9 +58,10 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
         (parsed,) = parse(text)
         create = parsed.expression
         collation = _table_collation(create, replace(catalog, collation=BINARY))
+    else:
+        refuse_older(create, catalog)
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
-    refuse_older(create, catalog)
     schema = sharded(_schema(name, create.this.expressions, collation), parsed.sharding, catalog.shards)
     return CreateTableStatement(with_foreign_keys(schema, create.this.expressions, catalog), if_not_exists)
 

@@ -63,7 +63,8 @@ def table_text(schema: TableSchema) -> str:
     lines += [foreign_key_text(schema, key) for key in schema.foreign_keys]
     sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
-    collation = "" if schema.collation is None else f" COLLATE {schema.collation}"
+    # Always, since the default of the server that reads the text may be another one.
+    collation = f" COLLATE {schema.collation or BINARY}"
     return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
 
 

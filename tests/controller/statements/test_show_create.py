@@ -112,7 +112,7 @@ async def test_show_create_has_mysqls_columns_and_is_taken_back(tmp_path: Path) 
         ((created,), _) = await one.execute("SHOW CREATE TABLE spread")
         assert created.rows[0][1] == (
             "CREATE TABLE `spread` (\n  `a` INT NOT NULL,\n  `k` INT NOT NULL,\n  PRIMARY KEY (`k`, `a`)\n)"
-            " SHARD BY (`a`) SHARDS 1"
+            " COLLATE utf8mb4_bin SHARD BY (`a`) SHARDS 1"
         )
     finally:
         await one.close()
