@@ -23,7 +23,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     # --- expressions
     **_same("this expression", exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.And, exp.Or, exp.Xor),
     **_same("this expression", exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.Is),
-    **_same("this expression", exp.RegexpLike, exp.Escape, exp.Collate, exp.Introducer),
+    **_same("this expression", exp.RegexpLike, exp.Escape, exp.Collate, exp.Introducer, exp.JSONArrayContains),
     **_same("this expression", exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
     **_same("this expression", exp.BitwiseLeftShift, exp.BitwiseRightShift),
     exp.Div: frozenset(("this", "expression", "safe", "typed")),
@@ -172,7 +172,6 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Filter: ("FILTER (WHERE …) on an aggregate", "put the condition into a CASE inside the aggregate"),
     exp.MatchAgainst: ("full-text search (MATCH … AGAINST)", "use LIKE"),
-    exp.JSONArrayContains: ("MEMBER OF", "use JSON_CONTAINS(array, value)"),
     exp.JSONTable: ("JSON_TABLE", "keep what queries join in a table of its own"),
     exp.Soundex: ("SOUNDS LIKE", "use LIKE"),
     exp.PropertyEQ: ("assignment in an expression (:=)", "use a parameter: ?"),

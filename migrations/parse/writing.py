@@ -385,6 +385,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.Between: lambda node: f"{_text(node.this)} BETWEEN {_text(node.args['low'])} AND {_text(node.args['high'])}",
     exp.In: _in,
     exp.Like: _like,
+    exp.JSONArrayContains: lambda node: f"{_text(node.this)} MEMBER OF ({_text(node.args['expression'])})",
     exp.Exists: lambda node: f"EXISTS({_text(node.this)})",
     exp.Any: lambda node: f"ANY {_in_parentheses(node.this)}",
     exp.All: lambda node: f"ALL {_in_parentheses(node.this)}",

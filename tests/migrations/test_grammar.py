@@ -86,7 +86,6 @@ REFUSED = {
     "CREATE INDEX i ON stories (score) WHERE id > 1": "WHERE",
     "SAVEPOINT s1": "SAVEPOINT",
     "CALL p()": "CALL",
-    "SELECT 1 MEMBER OF (title) FROM stories": "MEMBER OF",
 }
 
 

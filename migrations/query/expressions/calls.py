@@ -27,6 +27,7 @@ ALIASES = {
     "mod": "modulo",
     "position": "locate",
     "atan2": "atan",
+    "json_merge": "json_merge_preserve",
 }
 
 CLOCK = {
@@ -54,6 +55,12 @@ OPERATORS = frozenset(
 
 VOLATILE = frozenset(["rand", "uuid", "uuid_short", "sleep", "last_insert_id", "connection_id", "row_count"])
 SESSION = frozenset(["database", "schema", "user", "current_user", "session_user", "system_user", "version"])
+
+_REFUSED = {
+    **dict.fromkeys(("json_storage_size", "json_storage_free"), "LENGTH(document): it is kept as its text"),
+    **dict.fromkeys(("json_schema_valid", "json_schema_validation_report"), "JSON_TYPE and JSON_CONTAINS_PATH"),
+}
+"""Functions of MySQL's that are not there, and what to use."""
 
 SHIFTS = {"date_add": False, "adddate": False, "date_sub": True, "subdate": True}
 """Date arithmetic with an INTERVAL (or a bare number of days), and whether it goes back."""
@@ -115,6 +122,8 @@ def check(name: str) -> None:
         raise Unsupported(f"{name.upper()}(): it has no value that could be kept up to date")
     if name in SESSION:
         raise Unsupported(f"{name.upper()}(): there are no sessions")
+    if name in _REFUSED:
+        raise Unsupported(f"function {name.upper()}", hint=_REFUSED[name])
     if name not in FUNCTIONS and name not in _OTHERS:
         near = _near(name)
         raise Unsupported(f'function "{name}" is not supported', hint=f"did you mean {near.upper()}?" if near else None)

@@ -10,7 +10,7 @@ from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions import UNSIGNED, call
 from domains.language.functions.json.paths import is_single, path_of
 from domains.language.functions.json.reading import MODES
-from domains.language.types import BOOL, JSON, Kind
+from domains.language.types import BOOL, JSON, TEXT, Kind
 from migrations.query.relation import Sorting
 
 _CHANGES = ("json_set", "json_insert", "json_replace", "json_array_append", "json_array_insert")
@@ -22,9 +22,10 @@ _PATHS = {
     "json_remove": 1,
     "json_contains": 2,
     "json_contains_path": 2,
+    "json_search": 4,
 }
 """Functions whose arguments from a place on are paths."""
-_MANY = ("json_extract", "json_contains_path")
+_MANY = ("json_extract", "json_contains_path", "json_search")
 """Functions whose paths may name several values."""
 
 
@@ -39,6 +40,9 @@ def prepared(name: str, arguments: Sequence[Expression]) -> list[Expression]:
         return _members(found)
     if name == "json_array":
         return [as_value(argument) for argument in found]
+    if name == "json_member_of":
+        _check_document("MEMBER OF", found[1])
+        return [as_value(found[0]), found[1]]
     if name in _CHANGES:
         if len(found) < 3 or not len(found) % 2:
             raise SqlError(f"{name.upper()} takes a document, and a path and a value once or more")
@@ -51,8 +55,10 @@ def prepared(name: str, arguments: Sequence[Expression]) -> list[Expression]:
             _check_path(name, argument)
         for argument in found[: 2 if name == "json_contains" else 1]:
             _check_document(name, argument)
-        if name == "json_contains_path" and len(found) > 1:
-            _check_mode(found[1])
+        if name in ("json_contains_path", "json_search") and len(found) > 1:
+            _check_mode(name, found[1])
+        if name == "json_search" and len(found) > 3:
+            found[3] = _escape(found[3])
     return found
 
 
@@ -110,6 +116,13 @@ def _check_document(name: str, e: Expression) -> None:
         raise SqlError(f"{name.upper()}: {e.value[:40]!r} is no JSON: {error}") from None
 
 
-def _check_mode(e: Expression) -> None:
+def _check_mode(name: str, e: Expression) -> None:
     if isinstance(e, Constant) and isinstance(e.value, str) and e.value.lower() not in MODES:
-        raise SqlError("JSON_CONTAINS_PATH: the second argument is 'one' or 'all'")
+        raise SqlError(f"{name.upper()}: the second argument is 'one' or 'all'")
+
+
+def _escape(e: Expression) -> Expression:
+    """The character that takes the meaning of ``%`` and ``_`` away in JSON_SEARCH; NULL is the backslash."""
+    if not isinstance(e, Constant) or not (e.value is None or isinstance(e.value, str)) or len(e.value or "") > 1:
+        raise SqlError("JSON_SEARCH: the fourth argument is a constant of one character at most, or NULL")
+    return Constant("\\", TEXT) if e.value is None else e

@@ -227,6 +227,11 @@ def _like(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     return call("not", matched) if node.args.get("negate") else matched
 
 
+def _member_of(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    value, array = (scalar(part, scope, setting) for part in (node.this, node.args["expression"]))
+    return call("json_member_of", *documents.prepared("json_member_of", [value, array]))
+
+
 def _case(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     arguments: list[Expression] = []
     base = scalar(node.this, scope, setting) if node.this is not None else None
@@ -389,6 +394,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Scope, Setting], Expression]
     exp.Is: _is,
     exp.In: _in,
     exp.Between: _between,
+    exp.JSONArrayContains: _member_of,
     exp.Case: _case,
     exp.If: _if,
     exp.Coalesce: _coalesce,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from domains.language.documents import string_text
+
 
 @dataclass(frozen=True, slots=True)
 class MemberLeg:
@@ -51,6 +53,8 @@ class Everything:
 
 Leg = MemberLeg | CellLeg | CellsLeg | EveryMember | Everything
 Path = tuple[Leg, ...]
+Place = tuple[str | int, ...]
+"""Where a value is in a document: keys of objects, and places in arrays from 0."""
 
 _CELL = r"(last(?:\s*-\s*(\d{1,10}))?|\d{1,10})"
 _LEG = re.compile(
@@ -117,18 +121,22 @@ def found(value: Any, path: Path) -> list[Any]:
                 return []
             value = step[0]
         return [value]
-    # By place: what two ways lead to (``**`` and then ``[0]`` of no array) is found once.
-    places: dict[tuple[Any, ...], Any] = {(): value}
+    return list(placed(value, path).values())
+
+
+def placed(value: Any, path: Path) -> dict[Place, Any]:
+    """The same by place: what two ways lead to (``**`` and then ``[0]`` of no array) is found once."""
+    places: dict[Place, Any] = {(): value}
     for leg in path:
         places = {(*at, *further): each for at, held in places.items() for further, each in _steps(held, leg)}
-    return list(places.values())
+    return places
 
 
 def _one(value: Any, leg: Leg) -> list[Any]:
     return [each for _, each in _steps(value, leg)]
 
 
-def _steps(value: Any, leg: Leg) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _steps(value: Any, leg: Leg) -> Iterator[tuple[Place, Any]]:
     """What a leg leads to, each with where it is in the value."""
     match leg:
         case MemberLeg(key):
@@ -150,14 +158,29 @@ def _steps(value: Any, leg: Leg) -> Iterator[tuple[tuple[Any, ...], Any]]:
             elif leg != ALL_CELLS and first.of(1) <= 0 <= last.of(1):
                 yield (), value
         case Everything():
-            yield from _everything((), value)
+            yield from everything((), value)
 
 
-def _everything(at: tuple[Any, ...], value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def everything(at: Place, value: Any) -> Iterator[tuple[Place, Any]]:
+    """The value at a place, and all that is in it, each with its own place."""
     yield at, value
     if isinstance(value, dict):
         for key, each in value.items():
-            yield from _everything((*at, key), each)
+            yield from everything((*at, key), each)
     elif isinstance(value, list):
         for place, each in enumerate(value):
-            yield from _everything((*at, place), each)
+            yield from everything((*at, place), each)
+
+
+_NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
+
+
+def text_of_place(place: Place) -> str:
+    """The path that names what is there."""
+    legs = ["$"]
+    for each in place:
+        if isinstance(each, int):
+            legs.append(f"[{each}]")
+        else:
+            legs.append(f".{each}" if _NAME.fullmatch(each) else f".{string_text(each)}")
+    return "".join(legs)

@@ -3,13 +3,16 @@ constants."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 from domains.language.documents import NotJson, canonical, same_value, string_text, text_of_value, value_of
 from domains.language.expressions import Call
+from domains.language.functions.comparands import document_of
 from domains.language.functions.conversion import unquoted
-from domains.language.functions.json.paths import Path, found, is_single, path_of
+from domains.language.functions.json.paths import Path, everything, found, is_single, path_of, placed, text_of_place
+from domains.language.functions.matching import like_matcher
 from domains.language.functions.source import Emitter, Function, implemented, registry
 from domains.language.types import BIGINT, BOOL, JSON, TEXT, Kind
 
@@ -79,6 +82,21 @@ def _holds(target: Any, candidate: Any) -> bool:
     return not isinstance(candidate, (list, dict)) and same_value(target, candidate)
 
 
+def _member_of(emitter: Emitter, call: Call) -> str:
+    """``value MEMBER OF (array)``: a text is a JSON string; what is no array has one member, itself."""
+    value, array = call.arguments
+    as_document = emitter.bind(document_of(value.type))
+    document = emitter.strict([emitter.value(value)], lambda x: f"{as_document}({x})")
+    return emitter.strict(
+        [document, emitter.as_type(array, JSON)], lambda x, y: f"{emitter.bind(_is_member)}({x}, {y})"
+    )
+
+
+def _is_member(one: str, other: str) -> int:
+    value, array = value_of(one), value_of(other)
+    return int(any(same_value(value, each) for each in (array if isinstance(array, list) else [array])))
+
+
 def _overlaps(one: str, other: str) -> int:
     """Whether two arrays have an element, two objects a member, or two scalars their value in common."""
     a, b = value_of(one), value_of(other)
@@ -100,6 +118,21 @@ def _contains_path(document: str, mode: str, *texts: str) -> int | None:
 
 
 MODES = ("one", "all")
+
+
+def _search(document: str, mode: str, pattern: str, escape: str = "\\", *texts: str) -> str | None:
+    """The paths of the strings that are LIKE a pattern, each once; of one a string, of several an array."""
+    paths = [path_of(text) for text in texts or ("$",)]
+    if None in paths or mode.lower() not in MODES or len(escape) > 1:
+        return None
+    value, matches = value_of(document), like_matcher(pattern, escape)
+    starts = (start for path in paths if path is not None for start in placed(value, path).items())
+    every = (each for start in starts for each in everything(*start))
+    met = dict.fromkeys(place for place, each in every if isinstance(each, str) and matches(each))
+    names = [text_of_place(place) for place in met]
+    if not names:
+        return None
+    return text_of_value(names[0] if len(names) == 1 or mode.lower() == "one" else names)
 
 
 def _length(document: str, text: str = "$") -> int | None:
@@ -135,6 +168,27 @@ def _type(document: str) -> str:
     return names[type(value)]
 
 
+def _pretty(document: str) -> str:
+    return "".join(_lines(value_of(document), "\n"))
+
+
+def _lines(value: Any, margin: str) -> Iterator[str]:
+    """The pieces of a document, an element or member a line, as JSON_PRETTY prints it."""
+    further = f"{margin}  "
+    if isinstance(value, list) and value:
+        for at, each in enumerate(value):
+            yield f"{',' if at else '['}{further}"
+            yield from _lines(each, further)
+        yield f"{margin}]"
+    elif isinstance(value, dict) and value:
+        for at, (key, each) in enumerate(value.items()):
+            yield f"{',' if at else '{'}{further}{string_text(key)}: "
+            yield from _lines(each, further)
+        yield f"{margin}}}"
+    else:
+        yield text_of_value(value)
+
+
 def _is_valid(text: str) -> int:
     try:
         canonical(text)
@@ -161,6 +215,9 @@ FUNCTIONS = registry(
     implemented("json_contains", [JSON, JSON, TEXT], BOOL, _contains, optional=1),
     implemented("json_overlaps", [JSON, JSON], BOOL, _overlaps),
     implemented("json_contains_path", [JSON, TEXT, TEXT], BOOL, _contains_path, variadic=True),
+    Function("json_member_of", (2, 2), lambda _types: BOOL, _member_of),
+    implemented("json_search", [JSON, TEXT, TEXT, TEXT, TEXT], JSON, _search, optional=2, variadic=True),
+    implemented("json_pretty", [JSON], TEXT, _pretty),
     implemented("json_length", [JSON, TEXT], BIGINT, _length, optional=1),
     implemented("json_depth", [JSON], BIGINT, _depth),
     implemented("json_keys", [JSON, TEXT], JSON, _keys, optional=1),
