@@ -48,10 +48,7 @@ class Extension:
         readers = list(readers)
         for reader, root in readers:
             self._needs[root]  # the root is needed even if nothing looks it up
-            need = Need()
-            needs = Needs()
-            needs._of = {reader.index: need, root: self._needs[root]}
-            needs.spread(replace(reader, parents=(root,)), self._joint.node)
+            self._needs.spread(replace(reader, parents=(root,)), self._joint.node, Need())
         wanted = {ancestor for _, root in readers for ancestor in self._joint.ancestors(root)}
         for index in sorted(wanted, reverse=True):
             self._needs.spread(self._joint.node(index), self._joint.node)
@@ -274,8 +271,7 @@ class Extension:
             self.flow.nodes[node.index] = changed
             self.extended[node.index] = None
         if node.materialization is not Kept.FULL:
-            for columns in fresh:
-                needs._pass_on(node, columns, self.flow.node)
+            needs.pass_on(node, need, fresh, self.flow.node)
 
     def _topological(self) -> list[NodeIndex]:
         """Parents before children: running nodes first, then the new ones in order of making."""

@@ -50,9 +50,12 @@ class Needs:
     def __contains__(self, index: NodeIndex) -> bool:
         return index in self._of
 
-    def spread(self, node: Node, node_of: NodeOf) -> None:
-        """Hand a node's needs on to its parents. All its children have been spread before."""
-        need = self[node.index]
+    def spread(self, node: Node, node_of: NodeOf, need: Need | None = None) -> None:
+        """Hand a node's needs on to its parents. All its children have been spread before.
+
+        ``need``: of a node that is no part of this plan, as a reader of the joint graph.
+        """
+        need = self[node.index] if need is None else need
         operator, traits = node.operator, traits_of(node.operator)
         if is_base(operator):
             if () in need.lookups:
@@ -71,8 +74,7 @@ class Needs:
             inherited = need.complete if need.complete.endswith(BELOW) else f"{_described(node)}{BELOW}"
             for parent in node.parents:
                 self[parent].complete = self[parent].complete or inherited
-        for columns in need.lookups:
-            self._pass_on(node, columns, node_of)
+        self.pass_on(node, need, need.lookups, node_of)
         if traits.matching is not None:
             for parent, on in zip(node.parents, traits.matching.on, strict=True):
                 self[parent].lookups[on] = None
@@ -83,11 +85,13 @@ class Needs:
         if need.complete and traits.refills:
             self[node.parents[0]].lookups.update(dict.fromkeys(traits.refills))
 
-    def _pass_on(self, node: Node, columns: Columns, node_of: NodeOf) -> None:
-        if keeps(node, self[node.index], node_of) is Kept.FULL:
+    def pass_on(self, node: Node, need: Need, lookups: Iterable[Columns], node_of: NodeOf) -> None:
+        """Have the parents answer look-ups of a node that does not hold all rows itself."""
+        if keeps(node, need, node_of) is Kept.FULL:
             return
-        for step in route(node, columns, node_of) or ():
-            self[node.parents[step.parent]].lookups[step.columns] = None
+        for columns in lookups:
+            for step in route(node, columns, node_of) or ():
+                self[node.parents[step.parent]].lookups[step.columns] = None
 
 
 def holds_for_join(node: Node, node_of: NodeOf) -> bool:
