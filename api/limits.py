@@ -23,8 +23,8 @@ from migrations.parse.measure import SqlLimits
 from worker.service.cycles import CycleCollector
 
 MAX_BODY_BYTES = 32_000_000
-"""Not more, because a body stands in memory several times (bytes, parsed, coerced) while its one step runs; not less,
-so that a bulk load may send tens of thousands of rows at once."""
+"""The most bytes of one body. Not more, because a body stands in memory several times (bytes, parsed, coerced) while
+its one step runs; not less, so that a bulk load may send tens of thousands of rows at once."""
 
 HEADER_OVERHEAD = 32
 """Bytes that a header counts beside its text, as in HTTP/2 (RFC 9113, 6.5.2): an empty one takes memory, too."""

@@ -162,10 +162,10 @@ class ArchivedPositions:
     recipe: str
     """The one at the cut, as JSON text (``migrations/recipe.py``)."""
     identities: dict[str, str] = field(default_factory=dict)
-    """Of each base shard's table."""
+    """The identity of each base shard's table."""
     time: str = ""
     number: int = 0
-    """That of the recipe's record in the archive."""
+    """The number of the recipe's record in the archive."""
 
     @classmethod
     def of(cls, url: str, taken: ArchivePass, shards: int) -> ArchivedPositions:
@@ -251,7 +251,7 @@ class Deployment(Protocol):
     read_timeout: float
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
-        """From now on refuse SQL that passes these limits, and read what is long off the event loop."""
+        """Refuse, from now on, SQL that passes these limits, and read what is long off the event loop."""
 
     def count_outside(self, size: int) -> None:
         """Requests, answers and connections now take so many bytes of ``memory_limit``: state makes room for them."""
@@ -268,13 +268,13 @@ class Deployment(Protocol):
         """Raises NotFound with the nearest name."""
 
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
-        """Like ``try_page``, but fills holes and waits for the token."""
+        """The same as ``try_page``, but it fills holes and waits for the token."""
 
     async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
         """The page that ``try_page`` of this look-up has just missed for ``text``: filled without another try."""
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
-        """Like ``try_pages``, but fills holes and waits for the token."""
+        """The same as ``try_pages``, but it fills holes and waits for the token."""
 
     async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
         """The pages of all missed keys, look-up by look-up: filled together, without another try."""
@@ -312,7 +312,7 @@ class Deployment(Protocol):
         """Queue a migration of DDL statements; raises errors of its planning."""
 
     async def migrations(self) -> list[MigrationStatus]:
-        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+        """The migrations that wait or run, whoever began them, and those that ended lately; the latest first."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 
@@ -323,7 +323,7 @@ class Deployment(Protocol):
     def views(self) -> list[ViewInfo]: ...
 
     def queries(self) -> list[QueryInfo]:
-        """Those that took longest first."""
+        """The shapes that took longest come first."""
 
     def running(self) -> list[RunningInfo]:
         """The statements that this process performs now, the oldest first."""

@@ -30,7 +30,8 @@ from migrations.backfill.spark.settings import SparkSettings
 EQUAL, DIFFERENT, NOT_JUDGED = "equal", "different", "not judged"
 
 LOOKS = 3
-"""At a view that differs. What is on its way over links arrives within milliseconds; a look takes seconds."""
+"""The number of looks at a view that differs. What is on its way over links arrives within milliseconds; a look takes
+seconds."""
 
 DUMP_TRIES = 5
 """Tries of a dump that breaks off, because the reader map grew (it doubles each time) or the shard moved."""

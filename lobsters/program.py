@@ -48,13 +48,14 @@ def page_queries() -> str:
 
 
 def page_views() -> tuple[str, str]:
-    """For the variant whose pages are one answer each: a view after the natural ones, and the queries."""
+    """The files of the variant whose pages are one answer each: a view after the natural ones, and the queries."""
     views, queries = _read("page_views.sql").split("-- Queries", 1)
     return views, "--" + queries
 
 
 def hand_optimised() -> tuple[str, str]:
-    """For the variant with counters: ``ALTER TABLE`` statements after the schema, and the queries that differ."""
+    """The files of the variant with counters: ``ALTER TABLE`` statements after the schema, and the queries that
+    differ."""
     columns, queries = _read("hand_optimised.sql").split("-- Queries", 1)
     return columns, "--" + queries
 

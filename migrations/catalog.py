@@ -61,7 +61,7 @@ class Catalog:
     dropped: Mapping[str, int] = field(default_factory=_none_dropped)
     """Number of dropped tables by lower-case name: the generation of the next table of this name."""
     collation: str = BINARY
-    """Of the texts of a table whose definition gives none; "" as in a recipe's entry."""
+    """The collation of texts in a table whose definition gives none; "" as in a recipe's entry."""
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
         return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
@@ -114,7 +114,7 @@ class Catalog:
 
 
 def ad_hoc_views(catalog: Catalog) -> tuple[str, ...]:
-    """Those of SELECTs, which earlier builds kept in the recipe, but for what views with names read."""
+    """The views of SELECTs, which earlier builds kept in the recipe, but for what views with names read."""
     return tuple(
         view.name
         for view in catalog.views.values()

@@ -99,7 +99,7 @@ def _dropped_first(views: Collection[str]) -> str:
 
 
 def rebuilt_views(state: State, old: ViewDefinition, new: ViewDefinition) -> list[tuple[ViewDefinition, PlannedView]]:
-    """Of the views that read one which is replaced those that are other nodes afterwards, and what they come to.
+    """The views that read a replaced one and are other nodes afterwards, and what they come to.
 
     :raises SqlError: it would read itself. :raises StillInUse: what a view that has a name needs of it would not be.
     """
@@ -212,7 +212,7 @@ class Change:
     state: State
     entry: RecipeEntry
     checks: list[PlanStep] = field(default_factory=list)
-    """That rows are what their tables are to be: done before the change is decided."""
+    """The checks that rows are what their tables are to be, done before the change is decided."""
     relents: list[PlanStep] = field(default_factory=list)
     """What takes the checks back."""
     tables: list[PlanStep] = field(default_factory=list)
@@ -331,7 +331,7 @@ class _Work:
         """What new views come to, as long as nothing but further views has changed the catalog since."""
 
     def go_on_from(self, entry: RecipeEntry) -> None:
-        """Where entries before it were left out, it goes on as it did with them."""
+        """Go on as if the entries before it, which were left out, had been played."""
         flow, catalog = self.state.flow, self.state.catalog
         flow.next_index = max(flow.next_index, entry.first)
         flow.gathers, flow.gathered = entry.gathers, ()

@@ -67,7 +67,7 @@ class _Effect:
     gone: set[str] = field(default_factory=set)
     """Tables and views that it drops."""
     names: set[str] = field(default_factory=set)
-    """Those, and what it makes or changes."""
+    """The names that an entry reads, makes or changes."""
     alters: bool = False
     """A table."""
     ended: dict[str, tuple[int, bool]] = field(default_factory=dict)

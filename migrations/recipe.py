@@ -18,9 +18,9 @@ from domains.errors import StorageFailure
 from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
 
 FORMAT = 2
-"""From here on with a checksum. One of format 1 has none, and is read all the same."""
+"""The first format with a checksum. One of format 1 has none, and is read all the same."""
 COMPACTED = 3
-"""Of a recipe that was made short, which an earlier version of Headrace would play to other numbers."""
+"""The format of a recipe that was made short, which an earlier version of Headrace would play to other numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class RecipeEntry:
     ignored_keys: bool = False
     """An earlier version wrote it, which read over foreign keys: they are NOT ENFORCED."""
     collation: str = ""
-    """Of the texts of its tables that name none. Without it, its tables are of before there were collations: whatever
-    they name was read over, and texts are compared by code point."""
+    """The collation of texts in its tables that name none. Without it, its tables are of before there were collations:
+    whatever they name was read over, and texts are compared by code point."""
 
     def document(self) -> dict[str, Any]:
         """The entry as a JSON object, without empty members."""
@@ -93,7 +93,7 @@ class Recipe:
         return f'{{{head}, "checksum": "{self._checksum()}", "entries": [\n{lines}\n]}}\n'.encode()
 
     def _checksum(self) -> str:
-        """Of the entries, however they are spaced: in a cluster they are part of a larger document."""
+        """The checksum of the entries, however they are spaced: in a cluster they are part of a larger document."""
         lines = "\n".join([*map(_line, self.entries), *([str(self.left_out)] if self.left_out else [])])
         return f"{crc32(lines.encode()):08x}"
 

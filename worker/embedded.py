@@ -33,7 +33,7 @@ READERS = ("readers", "readers.2")
 
 
 def shard_directory(path: Path, shard: int) -> Path:
-    """Where one of several shards of the base tables is, below the data directory."""
+    """The directory of one of several shards of the base tables, below the data directory."""
     return path / "shards" / f"{shard:04}"
 
 
@@ -73,8 +73,8 @@ def note_count(directory: Path, shards: int) -> None:
 
 
 def base_directories(path: Path, shards: int, *, new: bool = False) -> list[Path]:
-    """Where the base tables are, shard by shard. StorageFailure where the directory was made for another number, and
-    where one of them is missing, unless the deployment is ``new``."""
+    """The directories of the base tables, shard by shard. StorageFailure where the directory was made for another
+    number, and where one of them is missing, unless the deployment is ``new``."""
     shards_of(path, shards)
     found = [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
     for directory in () if new else found:

@@ -43,7 +43,8 @@ ANSWER_SECONDS = 5.0
 backstop."""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
-"""For ever, and soon: sessions are short, and a process that comes back late has lost its session."""
+"""The pace of reconnecting: for ever, and soon. Sessions are short, and a process that comes back late has lost its
+session."""
 
 ATTEMPTS = 2
 """Within the life of a session. A server that is just starting may accept a connection and then neither answer nor

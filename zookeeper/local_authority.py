@@ -210,7 +210,7 @@ def stored_state(path: Path) -> bytes:
 
 
 def go_on_without(path: Path) -> str | None:
-    """If the states after the file's are damaged or missing, go on with the file's. Answers what was wrong."""
+    """Go on with the file's state if the states after it are damaged or missing. Answers what was wrong."""
     try:
         stored_state(path)
     except SlotsDamaged as error:

@@ -29,7 +29,8 @@ def check_name(name: str, what: str) -> str:
 
 
 def advertised(host: str, advertise: str | None) -> str:
-    """Where others reach a process that listens at ``host``. Raises ValueError if that is not one machine."""
+    """The address where others reach a process that listens at ``host``. Raises ValueError if that is not one
+    machine."""
     place = advertise or host
     if place in EVERYWHERE:
         raise ValueError(f'the others cannot reach this process at "{place}": --advertise names a host')
@@ -91,8 +92,8 @@ POLL_SECONDS = 0.1
 REPEAT_SECONDS = 1.0
 """Seconds between attempts to register again after an error."""
 SUCCESSOR_SECONDS = 0.5
-"""If our znode is deleted while our session lives, a newer process of our name is about to make its own. We wait for
-that process so long: if we made ours again at once, the two would delete each other's for ever."""
+"""The wait after our znode was deleted while our session lives: a newer process of our name is about to make its own.
+We wait for that process so long: if we made ours again at once, the two would delete each other's for ever."""
 
 _log = logging.getLogger("headrace.zookeeper")
 

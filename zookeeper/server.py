@@ -113,7 +113,7 @@ class Ensemble:
 
     @property
     def address(self) -> str:
-        """As ``--zookeeper`` takes it; known after ``start``."""
+        """The address as ``--zookeeper`` takes it; known after ``start``."""
         return ",".join(f"{self._host}:{server.port}" for server in self._servers)
 
     @property
@@ -413,7 +413,7 @@ def check_log(path: Path) -> None:
 
 
 def _end_of(content: bytes, at: int) -> int | None:
-    """Where the change that begins there ends; None where there is no whole one."""
+    """The end of the change that begins there; None where there is no whole one."""
     if at + _CHANGE.size > len(content):
         return None
     length: int = _CHANGE.unpack_from(content, at)[1]

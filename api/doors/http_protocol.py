@@ -30,7 +30,7 @@ _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 UNREADABLE = BadRequest("the bytes are not an HTTP request", hint="see /docs for all calls")
 HEAD_END = b"\r\n\r\n"
 UNCOUNTED = Admission(Limits())
-"""For an application that has none: a controller's control interface."""
+"""The admission of an application that has none of its own: a controller's control interface."""
 LINGER_SECONDS = 1.0
 """Seconds for a connection too many: time to read why. What it sends would otherwise reset it, and the error be lost.
 """
@@ -48,7 +48,7 @@ class HttpProtocol(HttpToolsProtocol):
     """uvicorn's, with these rules."""
 
     _answering: Task[tuple[int, bytes, bytes]] | None = None
-    """Where the answer of the short way comes from that is awaited."""
+    """The task whose answer is awaited on the short way."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]
     """The newest request with its answer; None before the first."""

@@ -97,7 +97,7 @@ class _Headers:
 
 
 def _before(data: bytes, requests: int) -> bytes:
-    """As many requests, and nothing of the next one but what stands before its line's end."""
+    """The bytes of so many requests, and of the next one what stands before its line's end."""
     at = -1
     for _ in range(requests + 1):
         at = data.find(REQUEST_LINE_END, at + 1)
@@ -160,7 +160,7 @@ class WireHttp(HttpProtocol):
             self.flow.pause_reading()
 
     def _go_on(self) -> None:
-        """With what was held. What is one too many is refused after the answers to the others."""
+        """Serve the requests that were held. One beyond the limit is refused after the answers to the others."""
         held, self._held, self._behind = self._held, b"", 0
         self._admission.release(self._charged)
         self._charged = 0

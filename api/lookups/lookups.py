@@ -33,7 +33,8 @@ MAX_LOOKUPS = 256
 """Views that one request may ask. A page of a site asks some twenty; the bound is for the time that one request keeps
 others waiting."""
 MAX_REFERENCES = 1_000
-"""To other look-ups, in one request: each takes some 20 µs to be read. A page has a few for each of its look-ups."""
+"""The most references to other look-ups in one request: each takes some 20 µs to be read. A page has a few for each of
+its look-ups."""
 TAKES = (b'"first"', b'"all"', b'"each"')
 """How a reference begins; a value that looks like one is counted, too."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
@@ -158,8 +159,8 @@ class LookupAnswers:
     answers: list[bytes]
     """Empty where it is missing: no answer is."""
     sources: list[Kept | PreparedLookup | None]
-    """For each answer the kept one, or else the look-up that read it: for its types, and for answers that
-    refer to it. None where it is missing, and no answer is."""
+    """The kept answer, or else the look-up that read it, for each answer: for its types, and for answers that refer to
+    it. None where it is missing, and no answer is."""
     late: list[Late] = field(default_factory=list)
     waiting: list[WaitingLookup] = field(default_factory=list)
     made: int = 0
@@ -224,7 +225,7 @@ class ManyLookups:
         return self.typed(asked)
 
     def _further(self, asked: LookupAnswers, waiting: Sequence[WaitingLookup], *, awaited: bool) -> LookupAnswers:
-        """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
+        """Answer the waiting look-ups too, in one state; ``awaited``: nothing is to be read, since there is a token."""
 
         def read(reading: MapReading) -> LookupAnswers:
             more = LookupAnswers(asked.answers.copy(), asked.sources.copy(), made=asked.made)

@@ -62,7 +62,7 @@ class Values(NamedTuple):
 
 
 class Blank(NamedTuple):
-    """Where a key is to be filled in."""
+    """The place in a text where a key is filled in."""
 
     at: int | str
     reference: int

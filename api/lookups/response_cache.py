@@ -46,7 +46,7 @@ Name = bytes | tuple[bytes, ...]
 """A piece, and what its references stand for, if it has any."""
 
 _SPELLINGS = ((b'{"lookups":[{', b"},{", b"}]}"), (b'{"lookups": [{', b"}, {", b"}]}"))
-"""As JSON is written without spaces, and as Python's ``json`` writes it."""
+"""The two usual spellings: JSON without spaces, and as Python's ``json`` writes it."""
 
 
 def pieces_of(body: bytes) -> list[bytes] | None:

@@ -45,7 +45,7 @@ async def cancel(id: str, deployment: Serving) -> Response:
 
 
 def migration_answer(status: MigrationStatus) -> dict[str, Any]:
-    """As :class:`~api.schemas.MigrationAnswer`; a controller answers so for a rebuild, too."""
+    """The document of :class:`~api.schemas.MigrationAnswer`; a controller answers so for a rebuild, too."""
     return {
         "id": status.id,
         "sql": status.sql,

@@ -1,4 +1,4 @@
-"""For whoever runs the server: health, status, graph, metrics."""
+"""The routes of whoever runs the server: health, status, graph, metrics."""
 
 from __future__ import annotations
 

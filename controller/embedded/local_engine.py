@@ -178,7 +178,8 @@ class LocalEngine:
             await asyncio.wrap_future(self.dataflow.command(base, command))
 
     def _recipe_now(self) -> Callable[[], str]:
-        """From the thread of the steps, between two of them: what is decided is done after it stands here."""
+        """The recipe as the thread of the steps sees it between two steps: a decision stands here before it is carried
+        out."""
         recipe = self._book.recipe
         return lambda: recipe.to_json().decode()
 

@@ -1,4 +1,4 @@
-"""From a request's parameter values to what a reader is asked for: keys, seek values, a range, limit and offset."""
+"""How a request's parameter values become what a reader is asked for: keys, seek values, a range, limit and offset."""
 
 from __future__ import annotations
 
@@ -92,9 +92,10 @@ _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
 
 FEW_ROWS, FEW_BYTES = 500, 50_000
-"""Of a reader, out of which an answer is worked on the event loop: 2 ms. Of more it is in a process beside."""
+"""The most rows and bytes of a reader from which an answer is computed on the event loop: 2 ms. More go to a process
+beside."""
 PART_BYTES = 1_000_000
-"""Of an answer that comes from there."""
+"""The bytes of one part of an answer that comes from the process beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class FinishedLookup(BoundLookup):
 
     finish: Finish | None = field(default=None, compare=False, repr=False)
     values: tuple[Given, ...] = ()
-    """Of all parameters."""
+    """The values of all parameters."""
     count: int | None = None
     start: int = 0
     """LIMIT and OFFSET of the answer; those of the look-up are for rows that are not worked on yet."""

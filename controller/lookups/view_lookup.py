@@ -139,7 +139,7 @@ class ViewLookup:
     # --- what depends on how many shards there are ----------------------------------------------------------------
 
     def shard_of(self, key: Row) -> ReaderShard:
-        """Where the key's rows are; not while the view has no reader."""
+        """The shard that has the key's rows; not to be called while the view has no reader."""
         return self.shards[0]
 
     def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:

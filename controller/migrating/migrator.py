@@ -34,7 +34,7 @@ from migrations.recipe import RecipeEntry
 MIGRATIONS_REMEMBERED = 1000
 """Ended migrations whose state can still be asked for."""
 MIGRATIONS_LISTED = 100
-"""Of them those that a list shows."""
+"""The most of these that a list shows."""
 SLICED_WEIGHT = 100.0
 """How many times as long as another step one takes that goes through all rows of a table, for a bar that tells it."""
 ATTEMPTS = 5

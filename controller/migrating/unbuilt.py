@@ -95,7 +95,7 @@ class Unbuilt:
         return Unavailable(f'view "{view}" is still being built after the start: {at}', hint="try again later")
 
     def status(self) -> dict[str, Any] | None:
-        """For ``/v1/status``; None where there is nothing to build."""
+        """The part of ``/v1/status``; None where there is nothing to build."""
         if not self.parts:
             return None
         now = next((part for part in self.parts if part.migration is not None), None)

@@ -80,7 +80,7 @@ class StatementPort(Protocol):
     async def archive(self) -> ArchivedPositions: ...
 
     def writes(self, tables: Collection[str]) -> int:
-        """To these tables so far, by their lower-case names; 0 where no automatic view is kept."""
+        """The number of writes to these tables so far, by their lower-case names; 0 where no automatic view is kept."""
 
     def automatic_bytes(self) -> int:
         """Bytes of all automatic views; 0 where others keep them."""
@@ -104,7 +104,7 @@ class PreparedSelect:
         return exact_arguments(bound, planned.placeholders, planned.parameters)
 
     def for_constants(self) -> PreparedSelect:
-        """For whoever has the constants that became its parameters, in their order."""
+        """The same plan for a caller that has the constants which became its parameters, in their order."""
         ad_hoc = self.ad_hoc
         given = (((Given(n),) if isinstance(a, tuple) else Given(n)) for n, a in enumerate(ad_hoc.arguments))
         return replace(self, ad_hoc=replace(ad_hoc, arguments=tuple(given)), arguments=())
@@ -234,7 +234,7 @@ class SelectPlans:
         return self._verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
 
     def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
-        """By its tree, where it does not depend on the values of its own parameters."""
+        """Remember a plan by its tree, where it does not depend on the values of its own parameters."""
         with self._lock:
             if made.ad_hoc.reusable and self._holds(state):
                 self._by_tree[id(statement.query)] = statement.query, made
@@ -252,7 +252,7 @@ class SelectPlans:
         return replace(made, arguments=made.exact(statement.params) or ())
 
     def _planned(self, ad_hoc: AdHoc, state: State) -> PreparedSelect:
-        """Without arguments; the plan of the same tree is remembered.
+        """The plan without arguments; the plan of the same tree is remembered.
 
         :raises Unsupported: it is right SQL that is not done.
         """

@@ -474,7 +474,7 @@ def constants(select: ConstantSelect) -> StatementResult:
 
 
 def _done(each: NodeMeasure) -> str:
-    """At one node."""
+    """The text of what was done at one node."""
     if not each.rows and not each.lookups and not each.seconds:
         return "not reached"
     by = f" by {each.lookups:,} look-up{'s' * (each.lookups != 1)}" if each.lookups else ""

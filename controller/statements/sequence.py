@@ -57,7 +57,7 @@ TEXT_SHOWN = 1_000
 
 
 CHOOSING_SECONDS = 10.0
-"""For which a write chooses its rows anew because others were faster: each of them got something done."""
+"""The longest that a write chooses its rows anew because others were faster: each of them got something done."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class RunningStatement:
 
 
 class RunningStatements:
-    """Those of one process, by number. Lives on one event loop."""
+    """The running statements of one process, by number. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._numbers = count(1)

@@ -34,7 +34,8 @@ from time import monotonic
 KEEP_CALLS = 4
 """A page that is loaded four times is loaded a fifth time; three could be somebody who tries something out."""
 KEEP_SECONDS = 0.005
-"""To build a view takes some 10 ms, and then it costs something at each write."""
+"""The total cost from which on a shape is kept. Building a view takes some 10 ms, and then it costs something at each
+write."""
 FULL_ROWS = 100_000
 """Base rows that a view without a key may read: it holds all of its answer."""
 KEPT_VIEWS = 64
@@ -43,7 +44,8 @@ TABLE_VIEWS = 8
 """Each view costs every write to its tables some 10 µs, and an insert takes 400 of the processor: these make it slower
 by a fifth at most."""
 OFTENER = 4
-"""To make one takes some 10 ms, as long as a hundred answers by it."""
+"""How many times as often a shape must be asked to take a kept one's place. Making one takes some 10 ms, as long as a
+hundred answers by it."""
 LATELY = 1_000
 """SELECTs."""
 WRITES_AN_ASKING = 10

@@ -56,7 +56,7 @@ def _told(error: BaseException, written: Sequence[Written]) -> BaseException:
 
 
 def joined(written: Sequence[Written]) -> WriteResult:
-    """As if one shard had done it all. Each shard has values of its own, so the first is the least."""
+    """One result, as if one shard had written it all. Each shard has values of its own, so the first is the least."""
     return WriteResult(
         sum(each.rows_affected for each in written),
         {base: position for each in written for base, position in each.clock.items()},

@@ -75,12 +75,13 @@ CHECKSUM = "checksum"
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
-    """With its checksum as the last of its names."""
+    """The document with its checksum as the last of its names."""
     return {**document, CHECKSUM: _checksum(document)}
 
 
 def opened(document: Any) -> dict[str, Any]:
-    """Without its checksum. Raises ValueError where that is another, or where there is no such document."""
+    """The document without its checksum. Raises ValueError where that is another, or where there is no such
+    document."""
     if not isinstance(document, dict):
         raise ValueError("it is no object")
     content = {name: value for name, value in document.items() if name != CHECKSUM}
@@ -277,7 +278,7 @@ def manifest_file(table: str, shard: int) -> str:
 
 
 def former_manifest_file(manifest: ShardManifest) -> str:
-    """Where the manifest of a table goes that was dropped, when another of its name is created."""
+    """The file to which a dropped table's manifest goes when another table of its name is created."""
     return f"{_directory(manifest)}/manifest-{manifest.identity}.json"
 
 

@@ -91,10 +91,11 @@ WEIGHT_MAX = 2**31 - 1
 """A row that is stored more often than this stands in a snapshot several times."""
 
 DECIMAL_DIGITS = 65
-"""Where the type does not say."""
+"""The number of digits where the type does not say."""
 
 SPARKS_DIGITS = 38
-"""Of a DECIMAL that Spark reads. MySQL and we have up to 65: such a column it cannot read at all."""
+"""The digits of a DECIMAL that Spark reads. MySQL and Headrace have up to 65: such a column Spark cannot read at
+all."""
 
 _Converter = Callable[[Value], object]
 
@@ -141,17 +142,17 @@ def arrow_type_of(type: SqlType) -> str:
 
 
 def digits_of(type: SqlType) -> int:
-    """Of a DECIMAL."""
+    """The number of digits of a DECIMAL."""
     return type.length or DECIMAL_DIGITS
 
 
 def archiver_of(type: SqlType) -> _Converter | None:
-    """From a stored value, not NULL, to what Arrow takes for the type; None: the value itself."""
+    """The function from a stored value, not NULL, to what Arrow takes for the type; None: the value itself."""
     return _TO_ARCHIVE.get(type.kind)
 
 
 def restorer_of(type: SqlType) -> Callable[[object], Value] | None:
-    """From what Arrow gives, not NULL, to the stored value; None: the value itself."""
+    """The function from what Arrow gives, not NULL, to the stored value; None: the value itself."""
     return _FROM_ARCHIVE.get(type.kind)
 
 

@@ -82,7 +82,7 @@ class Clocks:
         return self.reached(self._origins[vertex])
 
     def merged(self, vertices: Iterable[Vertex]) -> Origins:
-        """Where the rows of all these come from."""
+        """The origins of the rows of all these vertices together."""
         merged: Origins = {}
         for vertex in vertices:
             for base, ways in self._origins[vertex].items():

@@ -31,13 +31,13 @@ from domains.store.selecting import keys_of
 from domains.store.storage import StoredRows, TableRows
 
 SLICE_ROWS = 2_000
-"""Of a scan: enough to make the cost of a slice small, and some hundred kB."""
+"""The rows of one slice of a scan: enough to make the cost of a slice small, and some hundred kB."""
 PAIRS = 50_000
 """Rows that a slice may become at a join whose other side has many rows for a key: some 10 MB."""
 LOOKUP_ROWS = 4
 """A look-up by an index costs about as much as scanning so many rows."""
 FEW_BYTES = 4 * 2**20
-"""Of text and bytes that an evaluation of few rows reads: rows may be long."""
+"""The most bytes of text that an evaluation of few rows reads: rows may be long."""
 FEW_KEYS = 64
 """Looked up at once in an evaluation of few rows, and rows of a slice: so that these bytes are noticed in time."""
 GUESSED = 1_000

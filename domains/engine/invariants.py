@@ -113,7 +113,8 @@ def _all_of(index: Index) -> list[Delta]:
 
 
 def check_links(domains: Iterable[Domain]) -> None:
-    """With nothing on its way, every filled entry of an ingress is what its source holds, and holds without a hole."""
+    """Check that with nothing on its way, every filled entry of an ingress is what its source holds, and holds without
+    a hole."""
     domains = list(domains)
     senders: dict[tuple[LinkId, NodeIndex], tuple[Vertex, Part | None]] = {}
     for domain in domains:

@@ -29,13 +29,13 @@ class Outgoing:
 
     sequence: int = 0
     clock: Clock = field(default_factory=dict)
-    """As the receiver knows it."""
+    """The clock that the receiver knows."""
     version: int = -1
-    """Of the domain's clocks when ``clock`` was worked out."""
+    """The version of the domain's clocks when ``clock`` was worked out."""
     routes: dict[NodeIndex, tuple[Vertex, Part | None]] = field(default_factory=dict)
     """Receiving ingress → our egress, and which of its rows go that way."""
     origins: Origins | None = None
-    """Where the rows of all its egresses come from; None after the routes changed."""
+    """The origins of the rows of all its egresses; None after the routes changed."""
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Links:
             self._ended.setdefault(link, []).append(ingress)
 
     def route(self, link: LinkId, ingress: NodeIndex) -> tuple[Vertex, Part | None] | None:
-        """Who feeds that ingress over the link; None once the route was removed (an upquery may still be on its
-        way)."""
+        """The vertex that feeds that ingress over the link; None once the route was removed (an upquery may still be on
+        its way)."""
         return self.outgoing[link].routes.get(ingress) if link in self.outgoing else None
 
     # --- epochs -----------------------------------------------------------------------------------------------
@@ -142,7 +142,8 @@ class Links:
     def close_step(
         self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]], unfilled: dict[LinkId, list[Unfilled]]
     ) -> list[Send]:
-        """At most one packet a link: evictions, deltas, fills. A clock that moved alone waits for ``beat``."""
+        """End the step with at most one packet a link: evictions, deltas, fills. A clock that moved alone waits for
+        ``beat``."""
         said: dict[LinkId, LinkOutput] = {}
         for one in passes:
             for egress in dict.fromkeys(one.visited):

@@ -35,7 +35,7 @@ class Vertices(dict[NodeIndex, Vertex]):
         return sum(map(_bytes, self.states))
 
     def full_bytes(self) -> int:
-        """Of these, what no eviction frees."""
+        """The bytes of these that no eviction frees."""
         return sum(index.bytes for index in self.states if not index.partial)
 
     def add(self, node: Node) -> Vertex:

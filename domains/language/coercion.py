@@ -240,7 +240,7 @@ def _year(value: object, place: _Place) -> int:
 
 
 FIRST_YEAR, LAST_YEAR = 1901, 2155
-"""Of a column of type YEAR, as in MySQL."""
+"""The bounds of a column of type YEAR, as in MySQL."""
 
 
 def _double(value: object, type: SqlType, place: _Place) -> float:

@@ -18,7 +18,7 @@ MINUTE, HOUR, DAY = 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND
 _MICROSECOND = timedelta(microseconds=1)
 
 LONGEST = timedelta(hours=838, minutes=59, seconds=59)
-"""As in MySQL."""
+"""The longest TIME, as in MySQL."""
 
 _SEPARATED = re.compile(
     r"\s*(-?)(?:([0-9]{1,2})\s+)?([0-9]{1,7})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?(?:\.([0-9]*))?\s*", re.ASCII
@@ -77,7 +77,7 @@ def within(value: timedelta | None) -> timedelta | None:
 
 
 def of_text(text: str) -> timedelta | None:
-    """As CAST has it: what is out of range is the bound."""
+    """The duration that CAST makes of a text: what is out of range is the bound."""
     return within(parsed(text))
 
 
@@ -143,6 +143,6 @@ def number_of_time(value: timedelta) -> int | Decimal:
 
 
 def document_of_time(value: timedelta) -> str:
-    """As MySQL has a TIME in JSON: a string with all six digits of the fraction."""
+    """The form that MySQL gives a TIME in JSON: a string with all six digits of the fraction."""
     text = text_of_time(value)
     return f'"{text}{"" if "." in text else ".000000"}"'

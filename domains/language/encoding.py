@@ -128,7 +128,7 @@ def encode_value(value: Value) -> bytes:
 
 
 def value_end(encoded: bytes, start: int) -> int:
-    """Where the (ascending) value that begins at ``start`` ends: its bytes are ``encoded[start:value_end(…)]``."""
+    """The end of the (ascending) value that begins at ``start``: its bytes are ``encoded[start:value_end(…)]``."""
     tag = encoded[start]
     if tag in (_INTEGER, _DOUBLE):
         return start + 9

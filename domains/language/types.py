@@ -63,10 +63,10 @@ class SqlType:
     """Least value (INTEGER, and 0 for an unsigned DECIMAL or DOUBLE)."""
     high: int | None = None
     members: tuple[str, ...] = ()
-    """Of ENUM and SET, which are TEXT: a member's name, or those of several with commas between them, in this order.
-    As a number, and in ORDER BY, a value is its place from 1 on, or a bit for each member."""
+    """The members of ENUM and SET, which are TEXT: a member's name, or those of several with commas between them, in
+    this order. As a number, and in ORDER BY, a value is its place from 1 on, or a bit for each member."""
     collation: Collation | None = None
-    """Of TEXT; None: by code point."""
+    """The collation of TEXT; None: by code point."""
 
     @property
     def is_set(self) -> bool:
@@ -104,7 +104,7 @@ class Column:
 
 
 def collations_of(columns: Iterable[Column | TableColumn]) -> Collations:
-    """Of a row with these columns."""
+    """The collations of a row with these columns."""
     return collated([column.type.collation for column in columns])
 
 
@@ -113,9 +113,9 @@ class StoredExpression:
     """An expression over a table's stored row, as a part of its schema."""
 
     sql: str
-    """As the definition has it."""
+    """The text of the definition."""
     encoded: str
-    """For the engine: ``json_rows.decoded_expression``."""
+    """The form for the engine: ``json_rows.decoded_expression``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Reaction(StrEnum):
 
     NO_ACTION = "NO ACTION"
     RESTRICT = "RESTRICT"
-    """As in MySQL the same as NO ACTION: the write is refused."""
+    """The write is refused; the same as NO ACTION, as in MySQL."""
     CASCADE = "CASCADE"
     SET_NULL = "SET NULL"
 
@@ -209,7 +209,7 @@ class TableSchema:
     late_primary: bool = False
     """The first of ``unique`` is the PRIMARY KEY: it came by ALTER TABLE, and rows are stored as those of a bag."""
     collation: Collation | None = None
-    """Of the texts of columns that come later and name none."""
+    """The collation of texts in columns that come later and name none."""
 
     @property
     def shown_key(self) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
         return (self.grouping.export(n, group) for entry in self.entries.values() for n, group in entry.items())
 
     def load(self, items: Sequence[Any]) -> list[Delta]:
-        """Of a full index. The scalar aggregate's one group is there already, and is replaced."""
+        """Load a full index. The scalar aggregate's one group is there already, and is replaced."""
         rows: list[Delta] = []
         part_of = key_function(self.columns)
         for item in items:

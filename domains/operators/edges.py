@@ -23,14 +23,14 @@ class StoredKey(NamedTuple):
     """How rows of a base are looked up by some of its columns."""
 
     columns: Columns
-    """As they stand in the stored row."""
+    """The columns as they stand in the stored row."""
     unique: Columns = ()
     """The primary key, where it is among them and decides: what else the look-up names is then checked, and needs no
     index of its own."""
     part: Callable[[Row], Row] = tuple
     """The look-up's key → the primary key."""
     key_of: Callable[[Row], Row] = tuple
-    """Of a stored row, the look-up's key."""
+    """The look-up's key of a stored row."""
 
 
 class BaseOperator(Operator):
@@ -136,7 +136,7 @@ class ReaderIndex(Index):
             self.once[key] = self.protected.pop(key)
 
     def keys(self) -> Iterator[Row]:
-        """Those to be evicted first come first."""
+        """The keys; those to be evicted first come first."""
         return chain(self.once, self.protected)
 
     def __contains__(self, key: object) -> bool:
@@ -150,7 +150,7 @@ class ReaderIndex(Index):
 
 
 PROTECTED = 80
-"""Of a hundred keys, how many at most are protected: what is new must have time to be read a second time."""
+"""The most keys of a hundred that are protected: what is new must have time to be read a second time."""
 _SIZES = tuple(range(2_048))
 """The same object for equal sizes of ordinary keys: one of its own would be a fifth of what a key takes here."""
 READER_KEY_BYTES = 170
@@ -172,7 +172,7 @@ class ReaderOperator(Operator):
         return inputs[0]
 
     def settle(self, deltas: list[Delta]) -> list[Delta]:
-        """Those for filled keys, each row once, accounted; the step publishes them."""
+        """The deltas for filled keys, each row once, accounted; the step publishes them."""
         index = self.filled
         once, protected, key_of, weigh = index.once, index.protected, self.key_of, index.weigh
         kept: list[Delta] = []
@@ -200,6 +200,6 @@ class ReaderOperator(Operator):
         return index
 
     def holes(self, keys: Iterable[Row]) -> list[Row]:
-        """Those of the keys that are not filled, each once."""
+        """The keys that are not filled, each once."""
         once, protected = self.filled.once, self.filled.protected
         return [key for key in dict.fromkeys(keys) if key not in protected and key not in once]

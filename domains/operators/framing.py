@@ -35,8 +35,8 @@ Dirty = dict[RankedRow, None]
 
 @dataclass(slots=True)
 class PartitionChange:
-    """Where rows came or went. Positions are those of the rows as they are now: what came is at ``first`` to ``last``;
-    where one went only, both are the row behind it."""
+    """The place in a partition where rows came or went. Positions are those of the rows as they are now: what came is
+    at ``first`` to ``last``; where one went only, both are the row behind it."""
 
     first: int
     last: int
@@ -76,7 +76,8 @@ class Framing:
         self._descending = tuple(term.descending for term in over.order[:1])
 
     def spans(self, batch: PartitionBatch) -> Iterator[tuple[int, int, PartitionChange]]:
-        """For each change, the rows from one to another whose frames may have it in them, and those that came."""
+        """The rows, from one to another, whose frames may have a change in them, for each change; and those that
+        came."""
         count = len(batch.rows)
         for change in batch.changes:
             start, end = self._since(change, batch.rows), self._until(change, batch.rows)
@@ -118,8 +119,8 @@ class Framing:
                 assert_never(start.kind)
 
     def behind(self, change: PartitionChange, batch: PartitionBatch) -> int:
-        """For a frame without a beginning: the first row from which on frames have the change in them, be they of the
-        rows as they were or as they are. (A row's frame by ROWS moves as rows come and go before it.)"""
+        """The reach of a frame without a beginning: the first row from which on frames have the change in them, be they
+        of the rows as they were or as they are. (A row's frame by ROWS moves as rows come and go before it.)"""
         end = self.frame.end
         if self.frame.rows:
             return change.last + (end.by + batch.came if end.kind is BoundKind.PRECEDING else 0)
@@ -139,7 +140,7 @@ class Framing:
         return min(found, change.peers_first)
 
     def of(self, rows: list[RankedRow]) -> Callable[[int], tuple[int, int]]:
-        """For each row the first of its frame and the one behind its last; they never go back from row to row."""
+        """The first row of each row's frame and the one behind its last; they never go back from row to row."""
         count, frame = len(rows), self.frame
         peers = (0, 0)
 

@@ -76,8 +76,8 @@ class JoinOperator(Operator):
         self._drives: dict[Columns, Drive] = {}
 
     def _output_places(self) -> tuple[tuple[Columns, ...], tuple[Columns, ...]]:
-        """For each side, where its columns stand in the output. The two join columns are one value (where a left join
-        makes the right one NULL, to take them for one evicts too much, never too little)."""
+        """The places of each side's columns in the output. The two join columns are one value (where a left join makes
+        the right one NULL, to take them for one evicts too much, never too little)."""
         width = self.widths[LEFT]
         left = [{column} for column in range(width)]
         right = [{width + column} for column in range(self.widths[RIGHT])]

@@ -72,7 +72,7 @@ class Operator(ABC):
         return goes_on
 
     def drive_from(self, columns: Columns, side: int) -> None:
-        """Of a join: look-ups by these columns are pulled from that side, whatever its node says."""
+        """Have a join's look-ups by these columns pulled from that side, whatever its node says."""
         raise AssertionError(f"{self.vertex} has no sides")
 
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
@@ -83,7 +83,7 @@ class Operator(ABC):
         return lookups.find(self.vertex.parents[0], columns, keys)
 
     def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
-        """Of an operator with state of its own: its rows over all of the parent's, which come in parts."""
+        """The rows of an operator with state of its own over all of the parent's, which come in parts."""
         raise AssertionError(f"{self.vertex} keeps no state of its own")
 
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:

@@ -169,7 +169,7 @@ class OverIndex(ShownIndex[dict[Row, Partition]]):
         return (tuple(row.row for row in partition.rows) for partition in partitions)
 
     def load(self, items: Sequence[Any]) -> list[Delta]:
-        """Of a full index, whose key is the partition."""
+        """Load a full index, whose key is the partition."""
         rows: list[Delta] = []
         for held in items:
             rows.extend(self.apply([(row, 1) for row in held]))

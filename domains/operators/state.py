@@ -46,7 +46,7 @@ _value_bytes = _VALUE_BYTES.get
 
 
 def _long_bytes(value: Value) -> int:
-    """Of a text or of bytes."""
+    """The size of a text or of bytes."""
     if isinstance(value, str):
         return 49 + len(value) if value.isascii() else 76 + 2 * len(value)
     return getsizeof(value)

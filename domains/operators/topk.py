@@ -94,7 +94,7 @@ class TopIndex(ShownIndex[dict[Row, TopKGroup]]):
         return ((*(row for _, row in group.ranked), group.whole) for group in groups)
 
     def load(self, items: Sequence[Any]) -> list[Delta]:
-        """Of a full index, whose key is the group."""
+        """Load a full index, whose key is the group."""
         rows: list[Delta] = []
         for *held, whole in items:
             group = TopKGroup()

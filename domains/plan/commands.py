@@ -131,7 +131,7 @@ class StartReplay:
     """All domains have loaded their states. Read the next ``limit`` rows of the logs that look-ups need."""
 
     positions: dict[str, int]
-    """By table: as of which positions the states are."""
+    """The position of each table that the states are as of."""
     limit: int
 
 

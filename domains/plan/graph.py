@@ -54,7 +54,7 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Where a node stands: in ``shards`` shards of its group, numbered from ``first``.
+    """The place of a node: ``shards`` shards of its group, numbered from ``first``.
 
     A row is at ``first + shard_of(row[c], shards)`` for every ``c`` of ``columns`` (an equi-join's output has the
     column twice); with none of them it may be at any.
@@ -142,7 +142,7 @@ RENDERED = frozenset(
         AggregateFunction.JSON_OBJECTAGG,
     )
 )
-"""Those whose value is a text of all elements of the group."""
+"""The functions whose value is a text of all elements of the group."""
 
 MERGED: dict[AggregateFunction, AggregateFunction | None] = {
     AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
@@ -235,7 +235,7 @@ class WindowFunction(StrEnum):
 
 
 class BoundKind(StrEnum):
-    """Where a frame begins or ends, in the order of the partition."""
+    """The kind of a frame's beginning or end, in the order of the partition."""
 
     UNBOUNDED_PRECEDING = "unbounded preceding"
     PRECEDING = "preceding"
@@ -270,7 +270,7 @@ class WindowCall:
     """The parent's column."""
     type: SqlType
     frame: Frame = Frame(rows=False)
-    """Of the aggregates and FIRST_VALUE, LAST_VALUE, NTH_VALUE."""
+    """The frame of the aggregates and of FIRST_VALUE, LAST_VALUE, NTH_VALUE."""
     number: int = 1
     """LAG, LEAD: so many rows away; NTH_VALUE: the n-th; NTILE: so many parts."""
     default: int | None = None

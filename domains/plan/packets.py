@@ -72,10 +72,10 @@ class Insert:
     """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE);
     or ``list``, which is ``error`` that names every refused row, not only the first (:class:`Refused`)."""
     assignments: tuple[tuple[int, Expression], ...] = ()
-    """For ``update``: (position, expression over the old row ++ the row that was to be inserted ++ what stands beside
-    it)."""
+    """The assignments of ``update``: (position, expression over the old row ++ the row that was to be inserted ++ what
+    stands beside it)."""
     beside: tuple[Row, ...] = ()
-    """For each row, further values of the SELECT that it is from; () where nothing is set to them."""
+    """Further values of the SELECT that each row is from; () where nothing is set to them."""
     returning: bool = False
     """Whether the stored rows are told, as in MariaDB's RETURNING."""
     stamps: Stamps = ()
@@ -112,11 +112,11 @@ class Amend:
     rows: tuple[Row, ...]
     """Rows of the stored width; their values in dropped columns mean nothing."""
     beside: tuple[Row, ...] = ()
-    """For each row, what the SELECT computed for it; () where it computed nothing."""
+    """The values that the SELECT computed for each row; () where it computed nothing."""
     assignments: tuple[tuple[int, Expression], ...] | None = None
     """(position, expression over the row ++ what stands beside it); None deletes the rows."""
     single: bool = False
-    """Where equal rows are stored several times, a row stands for one of them, and not for all."""
+    """Whether a row stands for one of several equal stored rows, and not for all."""
     returning: bool = False
     """Whether the deleted rows are told."""
     stamps: Stamps = ()
@@ -220,7 +220,7 @@ class LinkUpdate:
     epoch: int
     clock: Clock
     evictions: tuple[tuple[NodeIndex, Pattern], ...] = ()
-    """By receiving ingress."""
+    """The evictions, each with its receiving ingress."""
     deltas: tuple[tuple[NodeIndex, tuple[Delta, ...]], ...] = ()
     fills: tuple[Fill, ...] = ()
     ended: tuple[NodeIndex, ...] = ()

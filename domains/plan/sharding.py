@@ -14,7 +14,8 @@ from domains.language.types import TableSchema, Value
 from domains.plan.graph import DomainIndex
 
 SHARDS_MAX = 256
-"""Of one deployment. A shuffle has a link for every pair of shards: more of them would be links and little else."""
+"""The most shards of a deployment. A shuffle has a link for every pair of shards: more of them would be links and
+little else."""
 
 
 def shard_of(value: Value, shards: int, collation: Collation | None = None) -> int:

@@ -153,11 +153,11 @@ class Traits(ABC):
 
     @abstractmethod
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
-        """For each parent (``widths`` columns wide), where these columns of the output stand there, or COMPUTED."""
+        """The places of these output columns in each parent (``widths`` columns wide), or COMPUTED."""
 
     @abstractmethod
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
-        """Of each parent the columns that these of the output depend on, and those that decide which rows it has."""
+        """The columns of each parent that these of the output depend on, and those that decide which rows it has."""
 
     @abstractmethod
     def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
@@ -471,9 +471,9 @@ def is_reader(operator: Operator) -> TypeGuard[Reader]:
 
 
 def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
-    """For each output column, its position on ``side``, or -1. An inner join's join columns are on both sides; a left
-    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell.
-    A mark is a column of neither.
+    """The position on ``side`` of each output column, or -1. An inner join's join columns are on both sides; a left
+    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell. A
+    mark is a column of neither.
     """
     result = []
     for column in columns:

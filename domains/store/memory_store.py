@@ -282,7 +282,7 @@ class MemoryStore:
         return self._positions[table]
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+        """The next log entries, at most ``limit``: (sequence, deltas) with a sequence above ``after``, oldest first.
 
         Rows have the table's present width.
         """

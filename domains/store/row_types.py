@@ -37,7 +37,8 @@ _FirstStrange = Callable[[Iterable[tuple[int, Row]], set[tuple[type, ...]]], int
 
 
 class RowTypes:
-    """Of one table. A row with the types of an earlier one takes 0.2 µs, and 0.03 more for each integer column.
+    """The types of one table's rows. A row with the types of an earlier one takes 0.2 µs, and 0.03 more for each
+    integer column.
 
     With ``columns`` (stored positions), of what only these were read of: the others are None.
     """
@@ -50,7 +51,7 @@ class RowTypes:
         self._first_strange = _strangers(schema, self._columns, self._required)
 
     def misfit(self, rows: Sequence[Row]) -> tuple[int, str] | None:
-        """Where the first row stands that does not fit, and why."""
+        """The place of the first row that does not fit, and why."""
         known, numbered = self._known, enumerate(rows)
         while (at := self._first_strange(numbered, known)) is not None:
             why = self._why(rows[at])

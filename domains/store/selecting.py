@@ -136,7 +136,7 @@ def as_seen(table: TableStore, operation: Amend) -> list[tuple[Row, int, Row]] |
 
 
 def _looked_up(table: TableStore, rows: Iterable[Row]) -> Iterable[Delta]:
-    """At least the stored rows that equal one of ``rows``, each once."""
+    """The stored rows that equal one of ``rows``, each once, and perhaps others."""
     schema = table.schema
     columns = schema.primary_key or table.best_key(schema.live())
     keys = list(dict.fromkeys(map(key_function(columns, collations_of(schema.columns)), rows)))

@@ -85,7 +85,7 @@ class TableStore(StoredRows, Protocol):
     """One shard of one base table: rows by primary key, secondary indexes."""
 
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
-        """At most ``limit`` rows in storage order after the cursor, and the next cursor (None at the end)."""
+        """The next rows in storage order after the cursor, at most ``limit``, and the next cursor (None at the end)."""
 
     def before(self, row: Row, cursor: bytes | None) -> bool:
         """Whether ``row`` stands at or before ``cursor`` in storage order (None: everything does).
@@ -156,7 +156,7 @@ class Store(Protocol):
         """The sequence number of the table's last committed step (0: none)."""
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+        """The next log entries, at most ``limit``: (sequence, deltas) with a sequence above ``after``, oldest first.
 
         Rows have the table's present width. What was trimmed is not there; nobody asks for it (``Domain.log_needed``).
         """

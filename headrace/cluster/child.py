@@ -100,7 +100,7 @@ class PartProcess:
         self._changed()
 
     def kill(self) -> None:
-        """At once, for who is in a hurry; ``stop`` is still to be called."""
+        """End the process at once, for a caller in a hurry; ``stop`` is still to be called."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, how: signal.Signals) -> None:

@@ -73,7 +73,7 @@ class Rejects:
         return kept
 
     def add(self, chunk: int, rejects: Iterable[Reject]) -> None:
-        """On disk when it returns.
+        """Write the rejects of a chunk; they are on disk when it returns.
 
         :raises TooManyRejects: with this chunk's there are more than allowed.
         """

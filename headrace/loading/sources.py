@@ -294,7 +294,8 @@ def _check_type(file: Path, field: pa.Field) -> None:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """With moments to the microsecond, as SQL has them: digits behind that are cut off, as the server cuts them."""
+    """The column with moments to the microsecond, as SQL has them: digits behind that are cut off, as the server cuts
+    them."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)

@@ -101,7 +101,8 @@ def stories_of(rows: int) -> int:
 
 
 def site(rows: int) -> Iterator[tuple[str, tuple[str, ...], int, Iterator[Row]]]:
-    """For each table its name, columns, number of rows, rows. Of a hundred, 94 are votes, five stories, one a user."""
+    """The name, columns, number of rows and rows of each table. Of a hundred, 94 are votes, five stories, one a
+    user."""
     stories, users, random = stories_of(rows), rows // 100, Random(1)
     votes = rows - stories - users
     yield "users", ("id", "name"), users, ((number, f"user{number}") for number in range(users))

@@ -89,7 +89,7 @@ class MeasuredRebuild:
     full_seconds: float
     """Both from the order to rebuild."""
     noticed_seconds: float
-    """From the kill to the order to rebuild: the worker restarts, and the leader notices the lost shard."""
+    """The time from the kill to the order to rebuild: the worker restarts, and the leader notices the lost shard."""
     phases: dict[str, float]
     """After how many seconds each step of the rebuild began, as its status has it."""
     told: list[dict[str, Any]]
@@ -221,7 +221,7 @@ def _answered(waiting: WaitingClient, ordered: float) -> float:
 
 
 def _rebuilt(cluster: OnDisks, way: str, tell: Tell) -> tuple[float, list[dict[str, Any]], dict[str, float]]:
-    """As ``headrace rebuild --lost`` does it: when it was ordered, what it tells, and when each step began."""
+    """Rebuild as ``headrace rebuild --lost`` does: when it was ordered, what it tells, and when each step began."""
     deadline = time.perf_counter() + NOTICE_SECONDS
     while True:
         try:

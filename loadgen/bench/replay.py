@@ -213,7 +213,7 @@ class ReplayFigures:
     fold_here: float = 0.0
     """Rows a second."""
     fold_spark: float = 0.0
-    """With the start of the JVM."""
+    """The seconds of Spark's folding with the start of the JVM."""
     fold_spark_warm: float = 0.0
     load: float = 0.0
     """The machine's load average at the start."""
@@ -312,8 +312,8 @@ def _quiet(url: str, rows: int) -> Noticed:
 
 
 def _followed(migration: Migration, tell: Tell) -> tuple[Progress, dict[str, float]]:
-    """To its end; and after how many seconds the steps were done that a bulk migration has. Steps are done in order, so
-    one that was too short to be seen was done when a later one is under way."""
+    """The migration at its end, and after how many seconds each step of a bulk migration was done. Steps are done in
+    order, so one that was too short to be seen was done when a later one is under way."""
     began, phases, told = time.perf_counter(), dict[str, float](), seldom(tell)
     while True:
         progress = migration.status()

@@ -17,7 +17,8 @@ from loadgen.drills.load.program import BY_STORY, WRITES
 SLOW = 0.05
 """Seconds. A longer wait counts as no service: five times what an answer takes on two cores."""
 SLOW_RATIO = 3.0
-"""If the p99 before the fault is higher than a third of ``SLOW``, a wait of this times the p99 counts as no service."""
+"""The number of times the p99 from which on a wait counts as no service, where the p99 before the fault is above a
+third of ``SLOW``."""
 QUIET = 1.0
 """Seconds without a bad request after which an outage is over."""
 ONSET = 3.0

@@ -28,7 +28,7 @@ MARKS = (
     ("settled_s", "load even again", "#bababa", ":"),
 )
 ROUNDS_MARKED = 6
-"""With more rounds than that only the faults are marked."""
+"""The most rounds that are marked; with more, only the faults are."""
 INCHES = (11.0, 7.5)
 
 

@@ -243,7 +243,7 @@ class Point:
         return self.valid and kept_up and self.all.sojourn.mean <= SUSTAINED_MS
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The measurement as a document for JSON."""
         return {
             **asdict(self),
             "achieved": round(self.achieved, 2),

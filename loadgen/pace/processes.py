@@ -158,7 +158,7 @@ def machine() -> dict[str, str]:
 
 
 def processor() -> str:
-    """As the system names it; Python's own answer on Linux is only the architecture."""
+    """The processor as the system names it; Python's own answer on Linux is only the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

@@ -28,7 +28,7 @@ DEADLOCKS = (1205, 1213)
 
 
 def text_of(query: Query) -> str:
-    """With the driver's places for values; a list brings its own parentheses."""
+    """The query with the driver's places for values; a list brings its own parentheses."""
     return LISTS.sub("IN %s", query.sql.replace("%", "%%")).replace("?", "%s")
 
 

@@ -62,7 +62,7 @@ def _said_anew(text: str) -> str:
 
 
 def text_of(query: Query) -> str:
-    """With ``$1`` for values, and arrays for lists."""
+    """The query with ``$1`` for values, and arrays for lists."""
     text = _said_anew(query.sql)
     for number, is_list in enumerate(query.lists, 1):
         if is_list:

@@ -51,7 +51,7 @@ class Query:
 
     name: str
     sql: str
-    """With ``?`` for each parameter, ``IN (?)`` for a list."""
+    """The query with ``?`` for each parameter, ``IN (?)`` for a list."""
     lists: tuple[bool, ...]
     """Whether each parameter is an IN list."""
 
@@ -232,7 +232,7 @@ class Target(ABC):
 #     [stories, votes of all stories' id, names of all voters]   ─►  round 1: stories   round 2: votes   round 3: names
 
 Reference = dict[str, tuple[int, str]]
-"""As Headrace takes it: the kind, then the place of the look-up, from 0 on, and a column."""
+"""A reference as Headrace takes it: the kind, then the place of the look-up, from 0 on, and a column."""
 Taken = dict[tuple[str, tuple[int, str]], Any]
 """The values of references."""
 

@@ -28,7 +28,7 @@ from loadgen.peers.store import (
 )
 
 ITEMS = 100_000
-"""At a data scale of 1."""
+"""The number of items at a data scale of 1."""
 ITEMS_OF_AN_OWNER = 10
 MIX = {"Get": 70, "List": 15, "Change": 8, "Insert": 5, "Delete": 2}
 _NOW = "2018-04-20 00:00:00"

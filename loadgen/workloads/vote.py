@@ -19,7 +19,7 @@ from loadgen.peers.store import InsertRow, Lookup, PeerSession, Program, Query, 
 # Batches of reads and of votes, over stories drawn evenly or by Zipf's law.
 
 STORIES = 100_000
-"""At a data scale of 1."""
+"""The number of stories at a data scale of 1."""
 FIRST_VOTES = 5
 """Votes of each story before the run."""
 READS_PERCENT = 95

@@ -92,7 +92,7 @@ class TableShard:
     ``schema``: what was archived under an older schema is padded."""
 
     base: str
-    """As clocks name it: ``votes``, or ``votes@2`` where there are several shards."""
+    """The name in clocks: ``votes``, or ``votes@2`` where there are several shards."""
     schema: TableSchema
     position: int
     manifest: ShardManifest | None = None
@@ -126,7 +126,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class StageSink:
-    """Where rows leave a task: an egress or a reader over ``parent``."""
+    """The place where rows leave a task: an egress or a reader over ``parent``."""
 
     node: NodeIndex
     parent: NodeIndex
@@ -223,7 +223,7 @@ class JobProgress:
     rows: int = 0
     """Base rows fed so far, and half of those that were read and are not fed yet."""
     total: int = 0
-    """To be fed, about."""
+    """The rows to be fed, about."""
     stages_done: int = 0
     stages: int = 0
     tasks_done: int = 0
@@ -232,4 +232,4 @@ class JobProgress:
     seconds_left: float | None = None
     """None while nobody can tell."""
     ui: str | None = None
-    """Where more is shown (Spark's own pages)."""
+    """The address that shows more (Spark's own pages)."""

@@ -54,7 +54,7 @@ class BulkRun(Protocol):
 
 class BulkRunner(Protocol):
     name: str
-    """As ``GET /v1/migrations/{id}`` says it: ``spark``, ``local``."""
+    """The name in ``GET /v1/migrations/{id}``: ``spark``, ``local``."""
 
     def check(self, tables: Sequence[TableSchema]) -> None:
         """Raises Unavailable where no job over these can be begun here (no Java, no type for a column): then another

@@ -1,4 +1,4 @@
-"""From a migration's new nodes to the stages of a bulk job. Pure.
+"""How a migration's new nodes become the stages of a bulk job. Pure.
 
 A row that crosses links does so on lanes 0, 1, 2 … (``domains/plan/packets.py``), so what a domain sends on lane k
 depends on its tables and on what came over lanes below k. Stage k is therefore: every domain that sends on lane k, or
@@ -54,9 +54,9 @@ from migrations.flow.plan import MigrationPlan
 
 
 def columns_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
-    """By base table, the stored positions of the columns that the nodes depend on, which are in topological order.
+    """The stored positions of each base table's columns that the nodes, in topological order, depend on.
 
-    Of a node that keeps state, or below which nothing is, every column counts.
+    Every column counts of a node that keeps state, or below which nothing is.
     """
     widths = {node.index: len(node.columns) for node in nodes}
     wanted: dict[NodeIndex, set[int]] = {index: set() for index in widths}
@@ -107,7 +107,7 @@ def bases_fed(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
 
 
 def bases_below(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
-    """Those, and the ones that the running state is computed from on which it stands."""
+    """The base tables of a plan, and those that the running state below it is computed from."""
     return _bases(_Graph(flow, new_places(plan), cut=False))
 
 
@@ -154,7 +154,7 @@ class _Graph:
     building: dict[Place, None] = field(default_factory=dict)
     """New places with full state, and new ones that lead to such; in topological order, as are the next two."""
     needed: dict[Place, None] = field(default_factory=dict)
-    """Those, and what they stand on up to base tables, or up to state that runs."""
+    """The new nodes, and what they stand on up to base tables, or up to state that runs."""
     standing: dict[Place, None] = field(default_factory=dict)
     """The state that runs and on which they stand."""
     levels: dict[NodeIndex, int] = field(default_factory=dict)

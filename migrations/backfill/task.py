@@ -304,7 +304,7 @@ class PassingTable(MemoryTable):
 
 
 class TaskStore(MemoryStore):
-    """Without a log; ``passing`` tables take no rows."""
+    """A store without a log; ``passing`` tables take no rows."""
 
     def __init__(self, passing: set[str]) -> None:
         super().__init__(keep_log=False)

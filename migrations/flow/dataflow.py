@@ -50,9 +50,9 @@ class Dataflow:
     shards: int = 1
     """The deployment's factor."""
     gathers: tuple[int, ...] = field(default=(), compare=False)
-    """Where the present change is to gather rows in one shard, in turn, as it was decided once; else it decides."""
+    """The shards in which the present change gathers rows, in turn, as it was decided once; else it decides."""
     gathered: tuple[int, ...] = field(default=(), compare=False)
-    """Where it does."""
+    """The shards in which it does."""
 
     def copy(self) -> Dataflow:
         return Dataflow(

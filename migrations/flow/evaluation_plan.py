@@ -1,4 +1,4 @@
-"""From a SELECT to what is evaluated: the nodes that a view of it would have, which keep nothing here.
+"""How a SELECT becomes what is evaluated: the nodes that a view of it would have, which keep nothing here.
 
 ::
 

@@ -66,7 +66,7 @@ class Extension:
         return bool(self._needs[logical].complete)
 
     def _resolve(self, logical: NodeIndex) -> NodeIndex:
-        """Where a joint-graph node stands: a running variant that serves, or a new one."""
+        """The node that a joint-graph node is placed as: a running variant that serves, or a new one."""
         if logical in self._resolved:
             return self._resolved[logical]
         node = self._joint.node(logical)
@@ -150,7 +150,8 @@ class Extension:
         return replace(node, parents=tuple(above)), stands.own
 
     def _gather_in(self, source: NodeIndex) -> int:
-        """Where the node is gathered already, else the shard in which the least is: so that not all of it is in one."""
+        """The shard in which the node is gathered already, else the one that has the least: so that not all of it is in
+        one."""
         if self.flow.gathers:
             chosen, *rest = self.flow.gathers
             self.flow.gathers = tuple(rest)
@@ -197,7 +198,8 @@ class Extension:
         return ingress
 
     def _routes(self, egress: NodeIndex, ingress: NodeIndex) -> Iterator[Route]:
-        """Of each shard of the one to each of the other; but where both stand alike, to its own number only."""
+        """The routes from each shard of the one to each of the other; where both stand alike, only to its own
+        number."""
         flow = self.flow
         source = flow.nodes[egress].parents[0]
         sent, wanted = flow.sharding[egress], flow.sharding[ingress]

@@ -1,4 +1,4 @@
-"""From recipe to plan: what a migration does, as ordered and printable steps.
+"""How a recipe becomes a plan: what a migration does, as ordered and printable steps.
 
 ::
 
@@ -202,7 +202,7 @@ def _is_full(node: Node) -> bool:
 
 
 def _by_domain(flow: Dataflow, nodes: Iterable[Node]) -> dict[DomainIndex, list[Node]]:
-    """Where nodes stand: each in all of its shards."""
+    """The nodes of each domain; a node is in all of its shards."""
     found: dict[DomainIndex, list[Node]] = {}
     for node in nodes:
         for domain in flow.places(node.index):

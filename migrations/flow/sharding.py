@@ -52,7 +52,7 @@ def standing(
     lookups: Iterable[Columns],
     gather_in: Callable[[], int],
 ) -> Standing:
-    """For a node over parents that stand so, ``widths`` columns wide.
+    """The sharding of a node over parents that stand so, ``widths`` columns wide.
 
     ``lookups`` are what is asked of the node from below: of several columns that would do, one of them is chosen.
     ``gather_in`` tells the shard that has everything where everything must be in one.

@@ -35,7 +35,7 @@ class Need:
     stateful: bool = False
     """A join consults it: it has to be state, or filters, projections and unions over state."""
     complete: str = ""
-    """Not empty: everything must come through, and why."""
+    """The reason why everything must come through; empty if it need not."""
 
 
 class Needs:
@@ -152,7 +152,7 @@ def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
 
 
 def drives_of(node: Node, need: Need, node_of: NodeOf) -> tuple[tuple[Columns, int], ...]:
-    """For a join, from which side each look-up is pulled."""
+    """The side of a join from which each look-up is pulled."""
     if traits_of(node.operator).matching is None:
         return ()
     return tuple((columns, driving_side(node, columns, node_of)) for columns in need.lookups)

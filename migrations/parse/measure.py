@@ -18,7 +18,7 @@ class SqlLimits:
     """Each is a setting."""
 
     max_sql_size: int = 1_000_000
-    """As much as mysqldump writes into one INSERT."""
+    """The most characters of SQL: as much as mysqldump writes into one INSERT."""
     max_statements: int = 1_000
     max_list_items: int = 10_000
     max_select_columns: int = 1_000

@@ -102,7 +102,7 @@ def refuse_unfaithful(query: exp.Query, back: exp.Query) -> None:
 
 
 def position(node: exp.Expr) -> int:
-    """Where a placeholder, name or literal starts in its statement's text (−1: unknown)."""
+    """The place where a placeholder, name or literal starts in its statement's text (−1: unknown)."""
     return int(node.meta.get("start", -1)) if node._meta else -1
 
 
@@ -224,7 +224,7 @@ def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
 
 
 def _stumbled(parser: Parser, tokens: list[Token]) -> tuple[int, str]:
-    """Where a parser that failed had come to, and what stands there."""
+    """The place that a failed parser had come to, and what stands there."""
     current = parser._curr
     if not current or current.token_type == TokenType.SENTINEL:
         return tokens[-1].end + 1, "unexpected end of the text"
@@ -378,7 +378,7 @@ def _token_error(sql: str, error: TokenError) -> SqlSyntaxError:
 
 
 def _unclosed(sql: str) -> tuple[int, str] | None:
-    """Where the quote or comment starts that never ends, and what it is."""
+    """The start of a quote or comment that never ends, and what it is."""
     at, size = 0, len(sql)
     while at < size:
         character = sql[at]

@@ -132,7 +132,7 @@ class Parser(MySQLParser):
         return tree
 
     ddl_query: tuple[int, int] | None = None
-    """Where the SELECT of a CREATE starts in the text, and where it ends."""
+    """The start and the end in the text of a CREATE's SELECT."""
 
     def _parse_ddl_select(self) -> exp.Expr | None:
         start = self._curr.start if self._curr else 0
@@ -244,7 +244,7 @@ class Parser(MySQLParser):
         raise Refusal(message, place.end + 1 if at_end else place.start, None if at_end else place.text)
 
     def _parse_as_command(self, start: Token) -> NoReturn:
-        """Where sqlglot would shrug and keep the text, we say which word it stumbled over."""
+        """Name the word that the parser stumbled over, where sqlglot would keep the text as it is."""
         self.raise_error("Unexpected token")
         raise AssertionError("raise_error raises")
 
@@ -255,7 +255,7 @@ class Parser(MySQLParser):
 class _Dialect(MySQL):
     class Tokenizer(MySQL.Tokenizer):
         COMMANDS = MySQL.Tokenizer.COMMANDS - {TokenType.REPLACE}
-        """Without REPLACE, whose statement would else be one opaque string."""
+        """The tokens of statements that stay opaque; REPLACE is parsed."""
 
 
 DIALECT = _Dialect()

@@ -1,4 +1,4 @@
-"""From a SELECT to the nodes that compute it.
+"""How a SELECT becomes the nodes that compute it.
 
 A query becomes a :class:`~migrations.query.relation.Relation`: a plan (a tree of the engine's operators), its outputs,
 and the parameters that it *carries*. Nothing enters the joint graph before all of the query is known to be right::

@@ -132,7 +132,7 @@ class Correlations:
         return list(dict.fromkeys(self._local.values()))
 
     def grouped(self, groups: Sequence[Expression]) -> None:
-        """From here on rows are groups, of which these are the first columns."""
+        """Go on over groups, of which these are the first columns."""
         self._local = {e: Field(groups.index(own), own.type) for e, own in self._local.items()}
 
     def reads(self, e: Expression) -> bool:

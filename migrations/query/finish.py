@@ -49,7 +49,7 @@ class Finish:
     outputs: tuple[Expression, ...]
     order: tuple[Sorting, ...]
     places: tuple[tuple[str, int], ...]
-    """By a parameter's key in expressions: which of the view's parameters it is."""
+    """The parameters of the view, by their keys in expressions."""
     limit: int | None = None
     offset: int = 0
 
@@ -151,7 +151,7 @@ class _Apart:
         self.key_of = key_function(tuple(range(len(values))), self._collations)
 
     def told(self, rows: Sequence[Row]) -> dict[Row, Row]:
-        """By its key, each row once, with the least spelling of each text."""
+        """The rows by their keys, each once, with the least spelling of each text."""
         found: dict[Row, Row] = {}
         for row in rows:
             known = found.setdefault(self.key_of(row), row)

@@ -171,7 +171,7 @@ def _group_late(
 def _see_groups(
     block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], distinct: list[Summary]
 ) -> None:
-    """From here on the block's rows are those of the late groups."""
+    """Go on over the rows of the late groups."""
     row = [*groups, *(Constant(None, s.type) for s in distinct)]
     columns = tuple(Column("", e.type) for e in row)
     assert block.below is not None, "groups are of something"
@@ -181,7 +181,7 @@ def _see_groups(
 
 
 def _know(block: SelectBlock, groups: Sequence[Expression], places: dict[exp.Expr, Expression]) -> None:
-    """From here on expressions are over the groups' rows; ``places``: what the aggregates are there."""
+    """Go on over the groups' rows; ``places``: what the aggregates are there."""
     block.groups = tuple(groups)
     block.known = lambda node: _known(block, node, places)
 

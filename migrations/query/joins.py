@@ -1,4 +1,4 @@
-"""From a tree of joins and a heap of conditions to a plan.
+"""How a tree of joins and a heap of conditions become a plan.
 
 The columns of all sources are numbered once, in the order of the text (*the wide row*), and every condition is written
 over that row. :func:`arrange` then decides what is joined with what: conditions on one source sink into it, equalities
@@ -103,7 +103,7 @@ class Arranged:
     layout: tuple[int, ...]
 
     def place(self, wide: int) -> int:
-        """Where a column of the wide row stands."""
+        """The place of a column of the wide row."""
         return self.layout.index(wide)
 
     def put(self, expression: Expression) -> Expression:

@@ -440,7 +440,7 @@ def _narrowed_aggregate(plan: RelationalPlan, aggregate: Aggregate) -> Relationa
 
 
 def _narrowed_over(plan: RelationalPlan, over: Over, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
-    """Without the functions that nobody reads; of the parent all columns, by which ties are broken."""
+    """The windows without the functions that nobody reads, over all columns of the parent, by which ties are broken."""
     width = plan.parents[0].width
     used = [at for at in range(len(over.calls)) if width + at in read]
     if not used:

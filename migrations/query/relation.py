@@ -25,7 +25,7 @@ from migrations.query.expressions.terms import substituted
 from migrations.query.plan import RelationalPlan, base, distinct, filtered, projected, top
 
 Mark = tuple[int, ...]
-"""Where a ``?`` stands: its place in the text, behind the places of the views that it was inlined through."""
+"""The place of a ``?``: its place in the text, behind the places of the views that it was inlined through."""
 
 SEVERAL = frozenset(ParameterKind) - {ParameterKind.EQUAL, ParameterKind.LIMIT, ParameterKind.OFFSET}
 """Kinds of parameters that ask for several values of their column at once."""

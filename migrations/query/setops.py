@@ -386,7 +386,7 @@ def _of_types(answer: ConstantRows, columns: Sequence[Column]) -> list[Row]:
 
 
 def in_order(node: exp.Expr, answer: ConstantRows) -> ConstantRows:
-    """With the ORDER BY and LIMIT that follow a set operation or a query in parentheses."""
+    """The rows with the ORDER BY and LIMIT that follow a set operation or a query in parentheses."""
     rows, clause = list(answer.rows), node.args.get("order")
     if clause is not None:
         fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]

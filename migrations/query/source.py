@@ -323,7 +323,8 @@ class FromClause:
         return left, right, conditions
 
     def _subqueries(self, scope: Scope, sides: Sequence[Source] = ()) -> tuple[Subqueries, set[int]]:
-        """For the ON of a join, an outer one with these sides; and the columns that its subqueries turn out to read."""
+        """The subqueries in the ON of a join, an outer one with these sides; and the columns that they turn out to
+        read."""
         read: set[int] = set()
 
         def column(field: Field, name: str) -> Expression:

@@ -45,7 +45,8 @@ class Wide:
     expression: Expression
     slot: Slot
     is_condition: bool = False
-    """Of this stage's own WHERE: rows in which the column is NULL go, as with any condition."""
+    """Whether it is a condition of this stage's own WHERE: rows in which the column is NULL go, as with any
+    condition."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class SelectStage:
     conditions: list[Expression] = field(default_factory=list)
     carried: list[Wide] = field(default_factory=list)
     keys: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
-    """Of each base table with a primary key: the key's columns, and all of its columns."""
+    """The primary key's columns and all columns of each base table that has such a key."""
     uniques: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
     """Columns that determine a row of their source, and all of its columns."""
     linked: list[Expression] = field(default_factory=list)

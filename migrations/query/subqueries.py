@@ -383,7 +383,7 @@ def _not_unequal(left: Sequence[Expression], right: Sequence[Expression]) -> Exp
 
 
 def _deciding(name: str, is_any: bool, x: Expression, least: Expression, most: Expression) -> Expression:
-    """Where a comparison with some value makes ANY true, or ALL false."""
+    """The condition under which a comparison with some value makes ANY true, or ALL false."""
     denied = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
     name = name if is_any else denied[name]
     if name == "ne":
@@ -423,7 +423,7 @@ def _summarised(relation: Relation, calls: Sequence[tuple[AggregateCall, str]], 
 
 
 def _outputs(leaf: Leaf, links: Links) -> int:
-    """Where a summary's own columns begin."""
+    """The place at which a summary's own columns begin."""
     return len({column for column, _ in links})
 
 

@@ -1,4 +1,4 @@
-"""From a SELECT to the nodes of a view and the reader that stands at their end."""
+"""How a SELECT becomes the nodes of a view and the reader at their end."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class PlannedView:
     tables: frozenset[str]
     """The base tables below it, by their names in the catalog."""
     placeholders: tuple[int, ...]
-    """For each ``?`` in the order of the text (a view's own where its name stands): which parameter it feeds."""
+    """The parameter that each ``?`` feeds, in the order of the text (a view's own where its name stands)."""
     finish: Finish | None = None
     """What is done to the reader's rows when they are read, where that is anything."""
 

@@ -190,7 +190,7 @@ def _unified(ours: Sequence[Slot], theirs: Sequence[Slot]) -> list[Slot]:
 
 
 def _sorted(answer: WrittenQuery, node: exp.Expr, context: WriterContext) -> WrittenQuery:
-    """With the ORDER BY and LIMIT that follow a UNION or a query in parentheses, by its columns."""
+    """The query with the ORDER BY and LIMIT that follow a UNION or a query in parentheses, by its columns."""
     clause = node.args.get("order")
     terms = () if clause is None else clause.expressions
     order = tuple(Term(_column_of(term.this, answer), sorting_direction(term)) for term in terms)

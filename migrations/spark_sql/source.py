@@ -48,7 +48,7 @@ class WrittenQuery:
     text: str
     columns: tuple[Column, ...]
     slots: tuple[Slot, ...] = ()
-    """Of p0 …; each has the type of its column."""
+    """The slots of p0 …; each has the type of its column."""
     order: tuple[Term, ...] = ()
     limit: int | Slot | None = None
     offset: int | Slot = 0
@@ -94,7 +94,7 @@ def refused(scope: Scope) -> Outer:
 
 
 Compile = Callable[[exp.Expr, WriterContext], WrittenQuery]
-"""Of a whole query, handed down; with its LIMIT carried out."""
+"""The function that writes a whole query, with its LIMIT carried out."""
 
 
 @dataclass(frozen=True, slots=True)

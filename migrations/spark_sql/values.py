@@ -17,7 +17,7 @@ from domains.language.functions import comparison_type
 from domains.language.types import BIGINT, Kind, SqlType, Value
 
 DIGITS = 38
-"""Of Spark's DECIMAL."""
+"""The most digits of Spark's DECIMAL."""
 WHOLE_DIGITS = 20
 
 _NUMBER = r"^\\s*([+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"

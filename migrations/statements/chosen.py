@@ -192,7 +192,7 @@ def _ctes(node: exp.Expr) -> set[str]:
 
 
 def _refuse_unsure(verb: str, schema: TableSchema, target: exp.Table, source: exp.Expr) -> None:
-    """Without a primary key, a row of NULLs and none at all look the same behind an outer join."""
+    """Refuse a table without a primary key: a row of NULLs and none at all look the same behind an outer join."""
     sides = {str(join.args.get("side") or "").upper() for join in source.args.get("joins") or ()} - {""}
     if not schema.primary_key and sides and not (target is source and sides == {"LEFT"}):
         raise Unsupported(

@@ -38,7 +38,7 @@ from migrations.statements.subqueries import Answers, answered, select_of, subqu
 # one value of the column's type at most makes the comparison true (``domains/language/functions/comparands.py``).
 
 _MOST_KEYS = 100_000
-"""That an OR may come to: two lists in one of its branches are as many keys as their product."""
+"""The most keys that an OR may come to: two lists in one of its branches are as many keys as their product."""
 
 
 def access(where: Expression | None, schema: TableSchema) -> Access:
@@ -61,7 +61,7 @@ def _ties(where: Expression, schema: TableSchema) -> dict[Columns, tuple[Row, ..
 
 
 def _tied(part: Expression, schema: TableSchema) -> tuple[Columns, tuple[Row, ...]] | None:
-    """Of ``column = constant`` or ``column IN (constants)``."""
+    """The column and values of ``column = constant`` or ``column IN (constants)``."""
     if isinstance(part, (Field, Constant)) or part.function not in ("eq", "in"):
         return None
     first, *others = part.arguments

@@ -73,7 +73,7 @@ def refuse_existing(catalog: Catalog, name: str) -> None:
 
 
 def column_position(schema: TableSchema, name: str, node: exp.Expr | None = None) -> int:
-    """Where a live column stands in the stored row. ``node`` is where the text names it.
+    """The place of a live column in the stored row. ``node`` is where the text names it.
 
     :raises UnknownName: with the nearest column, and the place.
     """

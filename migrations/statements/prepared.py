@@ -184,7 +184,7 @@ def _changes(node: exp.Expr, schema: TableSchema, numbers: dict[int, int]) -> tu
 TEXTS_KEPT = 1000
 """Texts that are remembered, the latest used ones: an application has some hundred."""
 CHARACTERS_KEPT = 200_000
-"""Of these texts together. A tree takes some 250 bytes for each, so 50 MB at most."""
+"""The most characters of these texts together. A tree takes some 250 bytes for each, so 50 MB at most."""
 
 
 class PreparedStatement:
@@ -213,7 +213,7 @@ class PreparedStatement:
         return statement
 
     def is_bound_quickly(self, catalog: Catalog) -> bool:
-        """Without its tree."""
+        """Whether it is bound without its tree."""
         return self._template is not None and self._holds(self._template, catalog)
 
     def _holds(self, template: Template, catalog: Catalog) -> bool:

@@ -39,8 +39,8 @@ Act = Literal["error", "ignore", "replace", "update"]
 class OnDuplicate:
     act: Act = "error"
     columns: tuple[str, ...] | None = None
-    """For ``update``, what is set to the values of the row that was to be inserted. None: whatever the rows give that
-    stands in no PRIMARY KEY or UNIQUE."""
+    """The columns that ``update`` sets to the values of the row that was to be inserted. None: whatever the rows give
+    that stands in no PRIMARY KEY or UNIQUE."""
 
     def __post_init__(self) -> None:
         """:raises BadRequest: columns are named that nothing is done with."""
@@ -219,7 +219,8 @@ def _columns_of(schema: TableSchema, names: tuple[str, ...]) -> list[tuple[str, 
 
 
 _columns = Shapes(_columns_of)
-"""By the names in their order: 4 µs for a key of two columns, of which nothing is looked up or compiled."""
+"""The columns by their names in their order: 4 µs for a key of two columns, of which nothing is looked up or
+compiled."""
 
 
 def _given(values: Mapping[str, Any], what: str) -> tuple[str, ...]:

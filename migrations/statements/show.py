@@ -77,7 +77,8 @@ S = TypeVar("S", bound=Shown)
 
 
 def _chosen(shown: S, node: exp.Expr, setting: Setting) -> S:
-    """With the condition of LIKE, which is on the first column and in any case as names are, or of WHERE."""
+    """The shown rows that fulfil the condition of LIKE, which is on the first column and in any case as names are, or
+    of WHERE."""
     pattern, clause = _pattern(node, setting), node.args.get("where")
     if pattern is not None and clause is not None:
         raise SqlError("SHOW with LIKE and WHERE", hint="write one of them: WHERE … LIKE … AND …")

@@ -1,4 +1,4 @@
-"""From the values of some columns to rows of the table's stored width.
+"""How the values of some columns become rows of the table's stored width.
 
 The columns that an INSERT names, with their types, are worked out once (:func:`row_maker` remembers); a row then costs
 one generated function for the values and one for putting them in place. An insert of 256 rows of four columns given as
@@ -145,7 +145,7 @@ _stamped: Shapes[tuple[()], tuple[int, ...]] = Shapes(
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """For one table and the columns that are given, in their order."""
+    """The maker of rows for one table and the columns that are given, in their order."""
 
     schema: TableSchema
     coerce: Callable[[Sequence[Any]], Row]

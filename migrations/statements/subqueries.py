@@ -94,7 +94,7 @@ def select_of(node: exp.Expr, values: Mapping[int, Value], now: str) -> SelectSt
 def answered(
     nodes: Sequence[exp.Expr], answers: Answers, scope: Scope, setting: Setting
 ) -> Callable[[exp.Expr], Expression | None] | None:
-    """For :class:`Setting`: what each subquery has become over ``scope``."""
+    """The part of :class:`Setting` that says what each subquery has become over ``scope``."""
     if not nodes:
         return None
     known = {id(node): rows for node, rows in zip(nodes, answers, strict=True)}

@@ -23,7 +23,7 @@ Rows = list[tuple[Any, ...]]
 LONG_PAGE = 100_000
 """Bytes of a view's answer that are not parsed on the event loop."""
 ROWS_TOGETHER = 500
-"""Of an answer, that a process beside gives at once: a millisecond."""
+"""The rows of an answer that a process beside gives at once: a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _rank(layout: ReaderLayout, row: Row) -> tuple[bytes, bytes]:
 
 
 def rows_in(page: bytes, columns: Sequence[Column]) -> Iterator[Rows]:
-    """Those of a view's answer, some at a time."""
+    """The rows of a view's answer, some at a time."""
     found = page_values(page, columns)
     for at in range(0, len(found), ROWS_TOGETHER):
         yield found[at : at + ROWS_TOGETHER]

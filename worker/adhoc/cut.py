@@ -46,7 +46,7 @@ Shards = Sequence[tuple[TableSchema, ...]]
 
 
 def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
-    """As many as are read, of a deployment of so many."""
+    """The shards that are read, of a deployment of so many."""
     read = max((schema.shards or shards for schema in tables), default=0)
     return [tuple(schema for schema in tables if number < (schema.shards or shards)) for number in range(read)]
 

@@ -90,7 +90,7 @@ class AnswerEnd:
 
 @dataclass(frozen=True, slots=True)
 class BeginPart:
-    """To the parent: what a node's part comes to on one shard. → ``Piece``"""
+    """A question to the parent: what a node's part comes to on one shard. → ``Piece``"""
 
     shard: int
     node: NodeIndex
@@ -104,7 +104,7 @@ class NextPiece:
 
 @dataclass(frozen=True, slots=True)
 class OpenPart:
-    """To the evaluator: begin a stream of what a part comes to on the shard of this view. No answer"""
+    """A command to the evaluator: begin a stream of what a part comes to on the shard of this view. No answer"""
 
     stream: int
     part: Question
@@ -212,7 +212,7 @@ def _answer(parent: Connection, ask: Ask) -> None:
 
 
 def _some(parts: Iterator[list[Delta]]) -> list[Delta] | None:
-    """As many rows as are worth a message, or those of a second."""
+    """The next rows: as many as are worth a message, or those of a second."""
     found: list[Delta] = []
     until = monotonic() + STEP_SECONDS
     for part in parts:

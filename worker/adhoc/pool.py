@@ -44,7 +44,7 @@ from worker.service.system import resident_bytes
 Found = TypeVar("Found")
 
 PROCESSES = 2
-"""At once. More would only share the cores that are left over."""
+"""The processes at once. More would only share the cores that are left over."""
 WAITING = 64
 """Evaluations that wait for one of these. Who comes after them is told to come later."""
 LOOK_SECONDS = 0.05
@@ -52,7 +52,7 @@ LOOK_SECONDS = 0.05
 
 
 _PROGRAM = "from worker.adhoc.evaluator import main; main()"
-"""Not ``-m``: the classes of its messages would be those of ``__main__``."""
+"""The program of a process. Not ``-m``: the classes of its messages would be those of ``__main__``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Evaluator:
         self._stopped: HeadraceError | None = None
 
     def ask(self, question: Question, cut: EvaluationCut, budget: Budget) -> Rows:
-        """On a thread of its own: serve what it reads, until the answer is whole.
+        """Ask on a thread of its own: serve what it reads, until the answer is whole.
 
         :raises LimitExceeded: it is larger than the budget. :raises RowsExceeded: it reads more rows.
         :raises Unavailable: the process ended.
@@ -233,7 +233,7 @@ class EvaluatorPool:
         return evaluator
 
     async def give_back(self, evaluator: Evaluator, *, good: bool) -> None:
-        """Not ``good``: nobody knows what it does now."""
+        """Take an evaluator back; one that is not ``good`` is ended, since nobody knows what it does now."""
         if good:
             self.put_back(evaluator)
             return

@@ -27,7 +27,7 @@ class Division:
     rest: Question
     """The question, with the nodes that merge."""
     parts: dict[NodeIndex, Question]
-    """For nodes of the rest: what their rows are over one shard. Each reads one table."""
+    """The questions for nodes of the rest: their rows over one shard. Each reads one table."""
 
 
 def divided(question: Question) -> Division:
@@ -88,7 +88,7 @@ def _part(plan: EvaluationPlan, chain: list[Node]) -> Question:
 
 
 def _narrowed(rest: Question, parts: dict[NodeIndex, Question]) -> dict[NodeIndex, Question]:
-    """With what the answer's reader asks for, in the parts that its rows come from."""
+    """The parts that the reader's rows come from, narrowed to what the reader asks for."""
     plan, root = rest.plan, rest.plan.nodes[-1]
     if root.index in parts:
         part = parts[root.index]

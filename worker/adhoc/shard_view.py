@@ -24,7 +24,7 @@ class ReadableEntries(Protocol):
         """The entries of some ranges of keys, at most so many of each."""
 
     def misread(self, what: str) -> StorageFailure:
-        """To be raised: what was read is no row."""
+        """The error for what was read and is no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ShardView(ReadableEntries, Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """By whoever made it, or since what it is of was closed."""
+        """Whether it was closed, by its maker or since its store was closed."""
 
     def close(self) -> None:
         """Whoever reads meanwhile fails. Any thread."""

@@ -45,7 +45,8 @@ def problems_of(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]
 
 
 def _problems_of_fold(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
-    """For instance, a snapshot may have rows of later positions than its own, which the log then repeats."""
+    """The problems of a fold. For instance, a snapshot may have rows of later positions than its own, which the log
+    then repeats."""
     key = manifest.schemas[-1].primary_key
     keys: set[int] = set()
     types = RowTypes(manifest.schema_at(manifest.position))

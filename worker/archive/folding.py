@@ -54,7 +54,7 @@ def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED
 
 
 def _schema(batch: Any, names: Sequence[str]) -> Any:
-    """With weights wide enough for any sum."""
+    """The schema with weights wide enough for any sum."""
     return pa.schema([*(pa.field(name, batch.schema.field(name).type) for name in names), (WEIGHT, pa.int64())])
 
 

@@ -109,7 +109,7 @@ def change_manifest(
 
 
 def write_manifest(place: Place, manifest: ShardManifest) -> None:
-    """Without a check, for a back-up, which has no other writer."""
+    """Write the manifest without a check, for a back-up, which has no other writer."""
     _write(place, manifest_file(manifest.table, manifest.shard), manifest)
 
 

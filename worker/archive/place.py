@@ -22,7 +22,7 @@ from domains.archive.manifest import ArchiveUnreachable, ArchiveUnusable, url_be
 from domains.errors import BadRequest, NotFound
 
 OBJECT_STORES = ("s3", "gcs", "abfs")
-"""By pyarrow's names. They show an object only when it is wholly written."""
+"""The object stores, by pyarrow's names. They show an object only when it is wholly written."""
 
 NO_DIRECTORIES = ("s3", "gcs")
 """A directory there is only a common prefix of names, and is not created, which saves a request for each file. Azure's
@@ -225,7 +225,7 @@ class Place:
             return bytes(stream.read())
 
     def source(self, file: str) -> Any:
-        """For Parquet's reader; the caller closes it."""
+        """The file for Parquet's reader; the caller closes it."""
         with self._reaching(file):
             return self._fs.open_input_file(self.at(file))
 

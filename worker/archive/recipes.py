@@ -55,13 +55,14 @@ class RecipeRecord:
     shards: int
     """The deployment's."""
     recipe: str
-    """As ``migrations/recipe.py`` writes it."""
+    """The recipe as ``migrations/recipe.py`` writes it."""
     others_before: bool = False
     """It is the first one that is kept; earlier ones were deleted."""
     number: int = 0
     """Its place in their order; 0: of version 0.1."""
     version: tuple[int, int] = (0, 0)
-    """For a cluster: the epoch in which the recipe was read, and the number of changes that it stands for."""
+    """The version in a cluster: the epoch in which the recipe was read, and the number of changes that it stands
+    for."""
     is_cut: bool = False
     """Its positions are a cut, and later cuts are recorded. False for version 0.1."""
     cuts_before: int = -1
@@ -80,7 +81,7 @@ class Cut:
     time: str
     positions: Clock
     record: RecipeRecord
-    """With the recipe of that moment."""
+    """The record with the recipe of that moment."""
     number: int = 0
     """Among the cuts of its record; 0: it was written with the record."""
 

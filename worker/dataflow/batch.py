@@ -69,7 +69,7 @@ class Batch:
     """Positions of the written bases that readers reflect once this batch is published."""
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
     sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
-    """To domains that are not hosted here, last of all: what leaves the process is durable."""
+    """The packets to domains that are not hosted here, last of all: what leaves the process is durable."""
 
     def fail(self, error: HeadraceError) -> None:
         """It is not performed. A write of it may be on the disk all the same, and whoever waits for it hears that."""

@@ -28,7 +28,7 @@ FREE_SHARE = 4
 """A quarter of a map that cannot grow stays free: whatever is changed, be it to evict, takes as many pages again, and
 those before are free two transactions later."""
 LEAST_SHARE = 8
-"""With less than an eighth nothing is filled."""
+"""The least share: with less than an eighth nothing is filled."""
 GROW_SECONDS = 1.0
 """Seconds between two looks whether there is room again."""
 

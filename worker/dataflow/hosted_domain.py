@@ -73,7 +73,7 @@ class HostedDomain:
     beaten: int = -1
     """The version of its clocks when they were last told to its links."""
     bytes: int = 0
-    """As accounted when it was last ``weighed``."""
+    """The bytes accounted when it was last ``weighed``."""
     weighed: bool = False
     """Whether nothing has happened since."""
 

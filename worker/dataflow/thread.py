@@ -53,7 +53,7 @@ Found = TypeVar("Found")
 
 
 def nowhere(sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
-    """Where a process hosts every domain, nothing leaves it."""
+    """Send nothing: where a process hosts every domain, nothing leaves it."""
     raise AssertionError(f"packets for domains that nobody hosts: {sends}")
 
 

@@ -178,7 +178,7 @@ class ReaderLayout:
         return marker + suffix[:room] + tie_of(value), value, True
 
     def order_start(self, encoded: bytes, suffix_start: int) -> int:
-        """Where the order begins in a suffix: behind the seek values, each of which says where it ends."""
+        """The place at which the order begins in a suffix: behind the seek values, each of which says where it ends."""
         for _ in self.reader.seek:
             suffix_start = value_end(encoded, suffix_start)
         return suffix_start

@@ -62,7 +62,7 @@ class ReaderSnapshot:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """For a snapshot that lasts longer than a ``with`` statement: Unavailable where the map grew meanwhile."""
+        """Guard a snapshot that lasts longer than a ``with`` statement: Unavailable where the map grew meanwhile."""
         try:
             yield
         except environment.Error as error:
@@ -185,7 +185,8 @@ class ReaderSnapshot:
         limit: int | None = None,
         offset: int = 0,
     ) -> Parts | None:
-        """For ``joined``: as many rows of each key as the whole answer can need; None if any key is a hole."""
+        """The parts for ``joined``: as many rows of each key as the whole answer can need; None if any key is a
+        hole."""
         limit, offset = limits(layout, limit, offset)
         most = None if limit is None else offset + limit
         windows: list[Window] = []

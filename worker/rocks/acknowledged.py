@@ -149,7 +149,8 @@ class AcknowledgedRecord:
         return number, json.loads(document)
 
     def _read_before(self) -> Acknowledged:
-        """Where it is missing or damaged, a loss is noticed by the slot, which names the tables that it knows."""
+        """The file's content. Where it is missing or damaged, a loss is noticed by the slot, which names the tables
+        that it knows."""
         try:
             found = opened(json.loads(self.path.with_name(TABLES).read_text("utf-8")))
             return Acknowledged(int(found["sequence"]), found["positions"])

@@ -112,7 +112,7 @@ _RESTORED = {
     Kind.DECIMAL: "None if {0} is None else decimal({0})",
     Kind.TIME: "None if {0} is None else of_micros({0})",
 }
-"""Of kinds that marshal cannot hold: what stands for a value, and the value out of it."""
+"""The kinds that marshal cannot hold: what stands for a value, and the value out of it."""
 
 
 def _encode_plain(row: Row) -> bytes:

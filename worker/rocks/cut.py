@@ -28,7 +28,8 @@ def log_key(table: int, sequence: int) -> bytes:
 
 
 def read_log(database: Database, table: int, codec: RowCodec, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-    """At most ``limit`` entries with a sequence above ``after``, oldest first; rows in the table's present width."""
+    """The next entries, at most ``limit``, with a sequence above ``after``, oldest first; rows in the table's present
+    width."""
     entries = database.items(log_key(table, after + 1), table_end(LOG, table), limit)
     return [(int.from_bytes(key[-8:], "big"), codec.decode_log(value)) for key, value in entries]
 
@@ -56,7 +57,8 @@ class TableCut:
     _view: DatabaseView | None
 
     def log(self, after: int, limit: int) -> LogEntries:
-        """At most ``limit`` entries with a sequence above ``after``, oldest first, in the width of the cut's schema."""
+        """The next entries, at most ``limit``, with a sequence above ``after``, oldest first, in the width of the cut's
+        schema."""
         limit = min(limit, self.position - after)
         return read_log(self._database, self._number, self._codec, after, limit) if limit > 0 else []
 

@@ -43,8 +43,8 @@ BLOCK_CACHE_BYTES = 8 * 2**20
 
 WRITE_BUFFER_BYTES = 8 * 2**20
 WRITE_BUFFERS = 4
-"""With the cache below 64 MiB. One buffer is sorted to disk while the next ones fill; fewer would stall writers, larger
-ones make a restart replay a longer WAL."""
+"""The write buffers, which with the cache are below 64 MiB. One buffer is sorted to disk while the next ones fill;
+fewer would stall writers, larger ones make a restart replay a longer WAL."""
 
 BLOOM_BITS = 10
 """A bit of 1 % false positives: a primary-key check of a new row then touches no disk."""
@@ -53,8 +53,9 @@ OPEN_FILES = 256
 """Below the usual limit of 1,024 descriptors a process, with room for sockets."""
 
 OPENING_THREADS = 4
-"""Who opens a shard keeps its worker from all else. RocksDB's 16 threads cost more than they gain where the files are
-few or cached (3.7 ms of processor time, 2.9 with these); where they are neither, four wait for the disk at once."""
+"""The threads that open files: who opens a shard keeps its worker from all else. RocksDB's 16 threads cost more than
+they gain where the files are few or cached (3.7 ms of processor time, 2.9 with these); where they are neither, four
+wait for the disk at once."""
 
 
 FEW = 16
@@ -96,7 +97,7 @@ Found = TypeVar("Found")
 ENTRIES = 2_000
 """Read at once by whoever is elsewhere: what a scan asks for. It takes about a millisecond."""
 ENTRY_BYTES = 1 << 20
-"""Of keys and values that are read at once: rows may be long."""
+"""The bytes of keys and values that are read at once: rows may be long."""
 
 Entry = tuple[bytes, bytes]
 """Key and value."""
@@ -109,7 +110,7 @@ class FoundEntries:
     """What is read at once of some ranges."""
 
     found: tuple[tuple[Entry, ...], ...]
-    """Of the first ranges, one of them at least."""
+    """The entries of the first ranges, of one at least."""
     cut: bool
     """Whether the last of these has more entries that were asked for."""
 
@@ -166,7 +167,8 @@ class DatabaseView:
         return self._read(lambda cursor: _walk_prefixes(cursor, prefixes, most))
 
     def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
-        """Of each range at most so many entries; fewer ranges where all of it would be more than is read at once."""
+        """The entries of each range, at most so many; fewer ranges where all of it would be more than is read at
+        once."""
         return self._read(lambda cursor: _walk_ranges(cursor, ranges, most))
 
     @property
@@ -246,7 +248,7 @@ class Database:
             raise self.cannot_read(error) from error
 
     def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
-        """At most ``limit`` keys and values from ``start`` on, below ``end``.
+        """The next keys and values, at most ``limit``: keys and values from ``start`` on, below ``end``.
 
         :raises StorageFailure: not all of them can be read.
         """
@@ -293,7 +295,7 @@ class Database:
         raise failure
 
     def cannot_read(self, error: Exception | str) -> StorageFailure:
-        """To be raised. It is remembered, since what is damaged stays so."""
+        """The error to be raised. It is remembered, since what is damaged stays so."""
         self._since = self._since or datetime.now(UTC).isoformat(timespec="seconds")
         self._unreadable = StorageFailure(f"cannot read from {self.path}: {error}", hint=RESTORE)
         return self._unreadable
@@ -433,7 +435,7 @@ def _below(end: bytes) -> ReadOptions:
 
 
 def _walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
-    """At most so many entries from ``start`` on, below ``end``, or as far as the iterator is bound.
+    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound.
 
     Raises where it ended because it cannot read on, which looks like an end unless it is asked.
     """

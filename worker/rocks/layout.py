@@ -49,7 +49,7 @@ DIGEST_BYTES = 16
 _pack_table = struct.Struct(">I").pack
 _pack_index = struct.Struct(">H").pack
 pack_sequence = struct.Struct(">Q").pack
-"""Of log sequences, of a bag's unique parts and of streams' numbers."""
+"""The packer of log sequences, of a bag's unique parts and of streams' numbers."""
 
 
 def table_prefix(kind: bytes, table: int) -> bytes:
@@ -86,7 +86,7 @@ def bag_place(content: bytes) -> bytes:
 
 
 class StreamNumbers:
-    """Of one table. ``pending`` is the store's write of the step."""
+    """The stream numbers of one table. ``pending`` is the store's write of the step."""
 
     def __init__(self, pending: dict[bytes, bytes | None], table: int, known: Mapping[str, int]) -> None:
         self._pending = pending

@@ -1,4 +1,4 @@
-"""Where RocksDB's reader goes wrong without a word in its own log, found before it reads it.
+"""Damage in RocksDB's own log that its reader would pass over without a word, found before it reads it.
 
 The log is blocks of 32 KiB, each of records; no record reaches over the end of its block, and less than a header's room
 there is left empty. The manifest is of the same format::
@@ -36,7 +36,7 @@ _RECYCLABLE = frozenset((5, 6, 7, 8, 11))
 _LENGTH_AND_TYPE = Struct("<HB")
 
 _PART = {1: (True, True), 2: (True, False), 3: (False, False), 4: (False, True)}
-"""By type, whether a record begins with this part, and whether it ends with it."""
+"""The types of records: whether one begins with this part, and whether it ends with it."""
 
 _FIRST = frozenset(kind for kind, (begins, _) in _PART.items() if begins)
 
@@ -48,7 +48,7 @@ _STOP = bytes((0, 0, 0, 0, 0, 0, 1))
 
 _LOG_NUMBER, _LAST_SEQUENCE, _NEW_FILE = 2, 4, 103
 _NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 202: 0, 203: 1, 300: 1}
-"""By tag of a manifest's field that is numbers alone, how many."""
+"""The count of numbers in a manifest's field that is numbers alone, by its tag."""
 _TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
 """Tags of fields that are a text; so is each whose tag has this bit, which older readers skip."""
 

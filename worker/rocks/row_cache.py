@@ -44,7 +44,7 @@ class ReadAhead:
         self._entries: list[Entry] = []
 
     def first(self, start: bytes, end: bytes, limit: int) -> list[Entry]:
-        """At most so many entries from ``start`` on, below ``end``, which is where the table ends."""
+        """The first entries, at most so many, from ``start`` on, below ``end``, which is where the table ends."""
         if not self._low <= start < self._high or not self._reaches(start, end, limit):
             self._read(start, end, max(limit, min(max(SLICES_AHEAD * limit, AHEAD_MIN), AHEAD_MAX)))
         at = bisect_left(self._entries, (start,))
@@ -66,8 +66,8 @@ class ReadAhead:
 
 
 CACHE_BYTES = 16 * 2**20
-"""Of all tables of a store, some 40,000 rows of ordinary size: as many as a busy hour's popular ones. When they are
-full all are emptied, since an order of use would cost more than the look-ups that it saves."""
+"""The bytes of the caches of all tables of a store: some 40,000 rows of ordinary size: as many as a busy hour's popular
+ones. When they are full all are emptied, since an order of use would cost more than the look-ups that it saves."""
 ANSWER_BYTES = 250
 """An answer beside its rows: the key's tuple and the slot in the dict."""
 
@@ -85,7 +85,7 @@ class CachedAccess:
     key_of: Callable[[Row], Row]
     answers: Answers = field(default_factory=dict)
     sizes: dict[Row, int] = field(default_factory=dict)
-    """Of the answers, in bytes: adding them up again would make it dear to forget a key of many rows."""
+    """The bytes of the answers: adding them up again would make it dear to forget a key of many rows."""
     idle: int = 0
     """Writes since somebody asked."""
 
@@ -117,7 +117,8 @@ class CacheRoom:
 
 
 class RowCache:
-    """Of one table. That there are no rows is kept, too: most ribbons are on stories where the user wrote nothing."""
+    """The cache of one table. That there are no rows is kept, too: most ribbons are on stories where the user wrote
+    nothing."""
 
     def __init__(self, room: CacheRoom) -> None:
         self._room = room

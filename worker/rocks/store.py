@@ -29,11 +29,12 @@ from worker.rocks.stored_table import StoreView, ViewedTable
 from worker.rocks.table import Pending, RocksTable, TableCounters
 
 FORMAT = RECORDED
-"""Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread, and when
-the record of what was acknowledged came, without which a store of format 2 is damaged. Format 1 opens, and gets one."""
+"""The format of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would
+misread, and when the record of what was acknowledged came, without which a store of format 2 is damaged. Format 1
+opens, and gets one."""
 
 IDENTITY_BYTES = 8
-"""Of a table's identity: no two tables that an archive ever meets have the same."""
+"""The bytes of a table's identity: no two tables that an archive ever meets have the same."""
 
 
 class RocksStore:
@@ -244,7 +245,8 @@ class RocksStore:
             self._database.fail("sync", error)
 
     def _reached(self) -> PreparedRecord:
-        """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
+        """The record of what is reached, to be taken before a sync, which may serve later steps as well: the record is
+        never ahead of it."""
         return self._record.prepare(self._database.sequence, self._positions)
 
     def flush(self) -> None:
@@ -292,7 +294,7 @@ class RocksStore:
     # --- log ----------------------------------------------------------------------------------------------------
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+        """The next log entries, at most ``limit``: (sequence, deltas) with a sequence above ``after``, oldest first.
 
         Rows have the table's present width.
         """

@@ -49,7 +49,7 @@ TURN_SECONDS = 0.002
 
 
 class Turn:
-    """For work in pieces on the event loop, which others are to have every few milliseconds."""
+    """The turn of work in pieces on the event loop, which others are to have every few milliseconds."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

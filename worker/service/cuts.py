@@ -41,13 +41,14 @@ from worker.rocks.database import ENTRIES, ENTRY_BYTES
 from worker.wire.connection import Connection
 
 CUTS_MAX = 64
-"""At once. Each keeps the files and the memory tables that it stands on; whoever comes after is told to come later."""
+"""The most cuts at once. Each keeps the files and the memory tables that it stands on; whoever comes after is told to
+come later."""
 
 BESIDE = 8
 """Processes that evaluate parts, at once. An api process has two queries under way, and each takes one here."""
 
 HELD_BYTES = 1_000_000_000
-"""By such a process, unless settings say otherwise."""
+"""The bytes that such a process may hold, unless settings say otherwise."""
 
 PATIENCE = 30.0
 """Seconds between two reads, after which nobody is there any more: as long as a statement may take."""
@@ -115,7 +116,7 @@ class CutParts:
 
 
 def _few(view: ShardView, part: Question) -> tuple[Delta, ...] | None:
-    """On the event loop, some milliseconds at most."""
+    """The rows of a small part, worked out on the event loop in some milliseconds at most."""
     try:
         found = part_of(part, ViewedTables([(view, view.tables)]), most=FEW_ROWS)
         return tuple(delta for some in found for delta in some)

@@ -21,7 +21,7 @@ GROWN = 1.25
 apart while it is used, as the tree of a long text of SQL is, would else be left for ever by a process that is never
 idle."""
 GROWN_OBJECTS = 200_000
-"""At least: some 60 MB."""
+"""The least growth in objects: some 60 MB."""
 GROWN_SECONDS = 60.0
 SHARE = 200
 """Times as long as such a collection takes, at least, until the next one."""

@@ -278,7 +278,7 @@ async def _open(
 
 
 def _count_beyond(dataflow: DataflowThread) -> Callable[[], None]:
-    """From now on, now and then, have state give way to what else the process takes. Answers how to end that."""
+    """Have state, now and then from here on, give way to what else the process takes. Answers how to end that."""
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
 

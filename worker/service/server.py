@@ -363,7 +363,7 @@ class WorkerServer:
             await self._apart(close)
 
     async def _apart(self, act: Callable[[], None]) -> None:
-        """On a thread of its own: other domains go on meanwhile."""
+        """Act on a thread of its own: other domains go on meanwhile."""
         await asyncio.to_thread(act)
 
     def _lock(self, domain: DomainIndex) -> asyncio.Lock:

@@ -43,7 +43,7 @@ OLD = 1_000
 
 
 def expect_long_lives() -> None:
-    """For a process that serves, once it has loaded its code, which is no longer walked over."""
+    """Prepare a process that serves, once it has loaded its code, which is no longer walked over."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
@@ -53,14 +53,15 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """mallopt's numbers, from malloc.h."""
 
 ARENAS = 2
-"""As many as threads that work at a time: threads that share an arena wait for each other. 1 saved no more memory."""
+"""The arenas: as many as threads that work at a time: threads that share an arena wait for each other. 1 saved no more
+memory."""
 LARGE = 256 * 2**10
 """Bytes from which on a block is mapped by itself, and free room at the end of an arena is given back. Requests and
 batches take less, so that pages are not mapped anew for each; 128 KiB saved no more memory."""
 
 
 def give_back_early() -> None:
-    """For a process that serves, before it has other threads. Without glibc nothing is done."""
+    """Prepare a process that serves, before it has other threads. Without glibc nothing is done."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_ARENA_MAX, ARENAS)
@@ -101,8 +102,9 @@ def explained_bytes(limit: int) -> int:
 
 
 def bytes_beyond(limit: int) -> int:
-    """By which this process is larger than its memory limit explains: what waits to be done, rows on their way, and
-    garbage. State gives way to them as it does to requests. Files that are mapped (the reader map) do not count."""
+    """The bytes by which this process is larger than its memory limit explains: what waits to be done, rows on their
+    way, and garbage. State gives way to them as it does to requests. Files that are mapped (the reader map) do not
+    count."""
     return max(0, private_bytes() - explained_bytes(limit))
 
 
@@ -118,15 +120,15 @@ def private_bytes() -> int:
 # --- open files -------------------------------------------------------------------------------------------------
 
 STORE_FILES = 16
-"""To open and write one shard: its directory twice, log, manifest, lock, RocksDB's own log and the acknowledged record
-are 7; the rest is for a flush and for the first files of rows."""
+"""The files to open and write one shard: its directory twice, log, manifest, lock, RocksDB's own log and the
+acknowledged record are 7; the rest is for a flush and for the first files of rows."""
 
 BESIDE = 24
-"""For the reader map, a few connections and short-lived files."""
+"""The files for the reader map, a few connections and short-lived files."""
 
 ENOUGH = 65_536
-"""As in the service files of ``deploy/``. The soft limit is raised no further: children inherit it, and some programs
-close every number up to it when they start."""
+"""The files that are enough, as in the service files of ``deploy/``. The soft limit is raised no further: children
+inherit it, and some programs close every number up to it when they start."""
 
 
 def allow_open_files(stores: int) -> None:

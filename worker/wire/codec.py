@@ -234,7 +234,7 @@ _MISTAKES = (
 
 _CODERS: dict[type, Coder] = {}
 _UNPACK: dict[str, Unpack] = {}
-"""By name."""
+"""The unpackers by name."""
 
 
 def encode(message: object) -> bytes:
@@ -333,7 +333,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _one_of(classes: frozenset[type]) -> Coder:
-    """For a field that holds one of these classes."""
+    """The coder of a field that holds one of these classes."""
     names = {_name(each) for each in classes}
 
     def unpack_member(packed: Any) -> Any:

@@ -292,7 +292,7 @@ class Arrivals:
             self._loop.call_soon(self._acknowledge, arriving)
 
     def status(self) -> dict[str, Any]:
-        """By worker, of its process that was known last."""
+        """The status by worker, of its process that was known last."""
         return {
             name: {
                 "process": process,

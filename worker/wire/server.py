@@ -112,7 +112,7 @@ class WireServer:
     _listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """On any free port if ``port`` is 0; ``self.port`` is the one. Raises Unavailable."""
+        """Listen, on any free port if ``port`` is 0; ``self.port`` is the one. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(lambda: Accepted(self), host, port)
@@ -132,7 +132,7 @@ class WireServer:
             self._ended[str(connection.hello.role)].update(connection.traffic)
 
     def traffic(self) -> dict[str, dict[str, int]]:
-        """By the role of the clients, greetings and beats included. JSON-ready; counters only grow."""
+        """The traffic by the role of the clients, greetings and beats included. JSON-ready; counters only grow."""
         told: defaultdict[str, Counter[str]] = defaultdict(Counter, {r: Counter(t) for r, t in self._ended.items()})
         for connection in self.connections:
             if connection.peer is not None:

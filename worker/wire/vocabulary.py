@@ -98,7 +98,7 @@ def _errors() -> Iterator[type[HeadraceError]]:
 
 
 ERRORS: dict[str, type[HeadraceError]] = {each.code: each for each in _errors()}
-"""By code. An error of another class is sent as its nearest base class in this list."""
+"""The errors by code. An error of another class is sent as its nearest base class in this list."""
 
 
 def details_of(kind: type[HeadraceError]) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class AsyncConnection:
 
     @property
     def token(self) -> Token | None:
-        """With ``read_your_writes``, what has been remembered."""
+        """The latest token seen, which ``read_your_writes`` sends along."""
         return self._session.token
 
     async def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
@@ -79,7 +79,7 @@ class AsyncConnection:
     async def lookups(
         self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
     ) -> list[list[list[Record]]]:
-        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``.
+        """The rows of several views, each for several keys, in one request: ``[("v", [[1], [2]]), …]``.
 
         A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.encoding``."""
         return await self.send(calls.lookups(wanted), token)
@@ -92,7 +92,7 @@ class AsyncConnection:
         return AsyncMigration(self, await self.send(calls.migrate(sql)))
 
     async def migrations(self) -> list[Progress]:
-        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+        """The migrations that wait or run, whoever began them, and those that ended lately; the latest first."""
         return await self.send(calls.migrations())
 
     def migration(self, id: str) -> AsyncMigration:

@@ -19,7 +19,7 @@ Key = Any
 """A key of a view: a tuple or list of its parameters, a mapping by name, or the one value where there is one."""
 
 Pages = list[list[Record]]
-"""Of each key its rows."""
+"""The rows of each key."""
 
 Once = tuple[str, int]
 """The name of a stream of writes, and a number in it, from 1 on: what is sent again under it is not done again."""
@@ -38,13 +38,14 @@ QUERY_MAX = 6_000
 class Call(Generic[Answer]):
     method: str
     path: str
-    """With the query string, percent-encoded."""
+    """The path with its query string, percent-encoded."""
     read: Callable[[Any], Answer]
     body: bytes | None = None
     consistent: bool = False
     """It takes a token."""
     views: Callable[[Any], Sequence[Pages]] | None = None
-    """Of a look-up's answer, the pages of each view that was asked for: their types are in the answer's header."""
+    """How a look-up's answer becomes the pages of each view that was asked for: their types are in the answer's
+    header."""
 
 
 def execute(sql: str, params: Sequence[Any], *, raw: bool = False) -> Call[list[Result]]:
@@ -59,7 +60,8 @@ def last(results: list[Result]) -> Result:
 
 
 def lookup(view: str, parameters: Mapping[str, Any]) -> Call[list[Record]]:
-    """By GET, which the server answers fastest; by POST what a query string cannot say: NULL, bytes, and long lists."""
+    """A call by GET, which the server answers fastest; by POST for what a query string cannot say: NULL, bytes, and
+    long lists."""
     given = {name: list(value) if isinstance(value, LISTS) else value for name, value in parameters.items()}
     pairs = [(name, each) for name, value in given.items() for each in (value if isinstance(value, list) else [value])]
     if not any(each is None or isinstance(each, bytes) for _, each in pairs):

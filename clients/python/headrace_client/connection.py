@@ -61,7 +61,7 @@ class Connection:
 
     @property
     def token(self) -> Token | None:
-        """With ``read_your_writes``, what has been remembered."""
+        """The latest token seen, which ``read_your_writes`` sends along."""
         return self._session.token
 
     def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
@@ -78,7 +78,7 @@ class Connection:
     def lookups(
         self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
     ) -> list[list[list[Record]]]:
-        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``.
+        """The rows of several views, each for several keys, in one request: ``[("v", [[1], [2]]), …]``.
 
         A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.encoding``."""
         return self.send(calls.lookups(wanted), token)
@@ -91,7 +91,7 @@ class Connection:
         return Migration(self, self.send(calls.migrate(sql)))
 
     def migrations(self) -> list[Progress]:
-        """Those that wait or run, whoever began them, and those that ended lately; the latest first."""
+        """The migrations that wait or run, whoever began them, and those that ended lately; the latest first."""
         return self.send(calls.migrations())
 
     def migration(self, id: str) -> Migration:

@@ -29,7 +29,7 @@ Convert = Callable[[Any], Any]
 
 
 def _duration(text: str) -> timedelta:
-    """Of ``-838:59:59.5``."""
+    """The duration of a text such as ``-838:59:59.5``."""
     hours, minutes, seconds = text.lstrip("-").split(":")
     whole, _, fraction = seconds.partition(".")
     micros = int(fraction.ljust(6, "0")) if fraction else 0
@@ -49,7 +49,7 @@ _BY_NAME: dict[str, Convert] = {
     "TIMESTAMP": datetime.fromisoformat,
     **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "MEDIUMBLOB", "LONGBLOB"), b64decode),
 }
-"""By the name of a column's type, without its sizes."""
+"""The reader of a value, by the name of its column's type without sizes."""
 
 
 def pages(views: Sequence[Sequence[Sequence[dict[str, Any]]]], types: str) -> None:
@@ -101,7 +101,7 @@ def rows(types: Sequence[str], given: Iterable[Sequence[Any]]) -> tuple[tuple[An
 
 
 class Reference(dict[str, tuple[int, str]]):
-    """As the server takes it; a type of its own, so that a key by name is not taken for one."""
+    """A reference in the form that the server takes; a type of its own, so that a key by name is not taken for one."""
 
 
 def first(place: int, column: str) -> Reference:
@@ -160,7 +160,7 @@ def _named(value: Any) -> Any:
 
 
 _dumps = json.JSONEncoder(default=_named, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-"""Without spaces: the server knows a look-up that was answered before by its text."""
+"""JSON without spaces: the server knows a look-up that was answered before by its text."""
 
 
 def _plain(value: Any) -> str:

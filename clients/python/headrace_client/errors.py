@@ -152,7 +152,8 @@ class RequestTooSlow(LimitExceeded):
 
 
 class Overloaded(HeadraceError):
-    """Not Unavailable: who meets it is to wait, and not to ask at once elsewhere or again."""
+    """The server has too much to do. Not an Unavailable: a client should wait, and
+    not ask at once elsewhere or again."""
 
     code = "overloaded"
 

@@ -56,7 +56,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a migration stands: ``state`` is queued, running, done, failed or cancelled."""
+    """The progress of a migration: ``state`` is queued, running, done, failed or cancelled."""
 
     id: str
     sql: str
@@ -75,10 +75,10 @@ class Progress:
     stages: int = 0
     tasks_done: int = 0
     tasks: int = 0
-    """Of Spark's, as far as it has begun them."""
+    """The number of Spark's tasks, as far as it has begun them."""
     seconds_left: float | None = None
     ui: str | None = None
-    """Where a bulk job shows more of itself."""
+    """The address at which a bulk job shows more of itself."""
 
     @property
     def finished(self) -> bool:
@@ -99,14 +99,14 @@ class Archived:
 
     url: str
     positions: dict[str, int]
-    """Of each base shard."""
+    """The position of each base shard."""
     token: Token
     """The same, as ``headrace restore --as-of`` takes it."""
     shards: int
     recipe: dict[str, Any]
     """The one under which all of it was cut."""
     identities: dict[str, str]
-    """Of the table that each base shard is part of."""
+    """The identity of the table that each base shard is part of."""
     time: str
     number: int
-    """Of the recipe's record in the archive."""
+    """The number of the recipe's record in the archive."""

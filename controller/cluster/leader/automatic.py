@@ -151,7 +151,7 @@ class AutomaticViews:
             self.changing = ()
 
     def _take_back(self, why: str) -> None:
-        """By a recovery, which removes what no recipe has."""
+        """Take the change back by a recovery, which removes what no recipe has."""
         try:
             self._executor.still_calm()
         except Interrupted:

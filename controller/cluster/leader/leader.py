@@ -68,7 +68,7 @@ class LeaderSettings:
     """The number of the process's term as leader."""
     bulk: BulkSettings = field(default_factory=BulkSettings)
     collation: str = BINARY
-    """Of the texts of new tables that name none. The recipe keeps it with each of them."""
+    """The collation of texts in new tables that name none. The recipe keeps it with each of them."""
 
     @property
     def writer(self) -> str:
@@ -292,7 +292,8 @@ class Leader:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _quorum(self) -> None:
-        """At its first start a deployment waits for its workers, so that domains need not be moved soon after."""
+        """Wait for the first workers: at its first start a deployment waits for its workers, so that domains need not
+        be moved soon after."""
         quorum = self.settings.quorum
         while len(self.fleet.members) < quorum:
             there = len(self.fleet.members)

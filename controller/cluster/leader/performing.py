@@ -232,8 +232,8 @@ class ClusterExecutor:
         return await look(self._fleet, self._ledger.decided)
 
     async def take_back(self, steps: Sequence[PlanStep]) -> None:
-        """By a recovery, which removes nodes that the recipe does not have, and waits until none of their packets is on
-        its way, so that the next migration may use the same numbers."""
+        """Take a migration back by a recovery, which removes nodes that the recipe does not have, and waits until none
+        of their packets is on its way, so that the next migration may use the same numbers."""
         del steps
         self._disturb("a change is taken back, or carried on")
         try:
@@ -272,8 +272,8 @@ class ClusterBook:
             self._replica.adopt(recipe, state)
 
     async def compact(self, placement: Placement, go_on: Callable[[], bool], *, full: bool = False) -> bool:
-        """As a decision of its own. All processes that follow play the short recipe: what is planned after it depends
-        on nothing else."""
+        """Decide on a shorter recipe, as a decision of its own. All processes that follow play the short recipe: what
+        is planned after it depends on nothing else."""
         before = self.recipe
         if not (full or worth_compacting(before, self._left)):
             return False

@@ -197,7 +197,8 @@ class RemoteCuts:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _check(self, tables: Sequence[TableSchema]) -> None:
-        """Where it is a worker that is behind, the question waits for it."""
+        """Raise SchemaChanged where a table is not what is known here; if a worker is behind, the question waits for
+        it."""
         known = self._directory.state.catalog.tables
         altered = [schema.name for schema in tables if known.get(schema.name.lower()) != schema]
         if altered:

@@ -46,7 +46,7 @@ _log = logging.getLogger("headrace.controller")
 
 
 class JobFiles:
-    """As one owner of jobs removes them: a leader in its term, or a process that has no other."""
+    """The files of bulk jobs, as one owner removes them: a leader in its term, or a process that has no other."""
 
     def __init__(self) -> None:
         self._left: set[str] = set()

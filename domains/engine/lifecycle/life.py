@@ -53,7 +53,8 @@ TRANSITIONS = {
     Life.REPLAYING: (Life.FOLLOWING, Life.ACTIVE, Life.HELD),
     Life.FOLLOWING: (Life.ACTIVE, Life.HELD),
 }
-"""To ACTIVE by ``Activate``, and as to HELD from everywhere by ``RemoveNodes``, which takes a migration back."""
+"""The transitions. ``Activate`` leads to ACTIVE; ``RemoveNodes``, which takes a migration back, leads to ACTIVE or HELD
+from everywhere."""
 
 
 class LifeCycle:
@@ -94,7 +95,7 @@ class StateBuild(ABC):
 
     @abstractmethod
     def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
-        """With the first slice, or the first rows over a link. Only the first call does anything."""
+        """Begin to feed, with the first slice or the first rows over a link. Only the first call does anything."""
 
     @abstractmethod
     def needs(self, table: str) -> int | None:

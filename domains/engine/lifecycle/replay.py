@@ -297,7 +297,7 @@ class Replay(StateBuild):
 
 
 def ways_looked_up(bases: Iterable[Vertex]) -> list[Columns] | None:
-    """By which columns, in stored positions, building vertices look a table up; None where none of them does.
+    """The columns, in stored positions, by which building vertices look a table up; None where none of them does.
 
     Joins and TopKs look up. Their look-ups go through what has no state. An index that the plan gave to the base is
     what they use, or others do; the primary key has none.

@@ -22,7 +22,8 @@ from domains.plan.sharding import shard_of
 from domains.store.selecting import as_seen, selected
 
 TableDeltas = dict[WrittenTable, list[Delta]]
-"""Of several tables of one shard what one commit changes; each table's deltas are consolidated, and there are some.
+"""The changes that one commit makes to several tables of one shard; each table's deltas are consolidated, and there are
+some.
 
 Who commits it stages all of it, commits once, and forwards in **one pass that begins with all of it**. Operators look
 base tables up as they are after the commit (L', R'), and a join of two tables that have changed emits
@@ -113,7 +114,7 @@ class TableChange:
         add_row(self.deltas, new, weight)
 
     def _place(self, row: Row, there: Row | None) -> None:
-        """From now on ``there`` is what is found by the row's unique keys."""
+        """Have the row's unique keys find ``there`` from now on."""
         for columns, key_of in self._key_of.items():
             key = key_of(row)
             if None not in key:

@@ -58,7 +58,7 @@ class KeyReference:
     key: ForeignKey
     child: str
     columns: Columns
-    """Of the child, in the order of ``unique``."""
+    """The columns of the child, in the order of ``unique``."""
     parent: str
     unique: Columns
     """The unique key of the parent that the child's columns name."""
@@ -74,7 +74,7 @@ class KeyReference:
 
 
 class WrittenTables(dict[str, WrittenTable]):
-    """Those of one shard that were written to, by name."""
+    """The tables of one shard that were written to, by name."""
 
     def __init__(self, store: Store, shard: int = 0, shards: int = 1) -> None:
         super().__init__()
@@ -104,12 +104,13 @@ class WrittenTables(dict[str, WrittenTable]):
 
 
 def row_condition(check: Check) -> Callable[[Row], Value]:
-    """Of a row of the table: 0 where the check is broken."""
+    """The value of a CHECK over a row of the table: 0 where the check is broken."""
     return compile_expression(decoded_expression(check.condition))
 
 
 def _generator(schema: TableSchema) -> Callable[[Row], Row]:
-    """From left to right: a generated column may read those before it."""
+    """The function that fills the generated columns, from left to right: a generated column may read those before
+    it."""
     steps = [
         _step(schema, position, decoded_expression(column.generated))
         for position, column in enumerate(schema.columns)
@@ -176,7 +177,7 @@ class Assigning:
 
 
 def _plain(schema: TableSchema, position: int, expression: Expression) -> tuple[int, int, Value] | None:
-    """Where no evaluating is needed: a constant, or a column of the row that was to be inserted."""
+    """The assignment where no evaluating is needed: a constant, or a column of the row that was to be inserted."""
     column, width = schema.columns[position], len(schema.columns)
     if isinstance(expression, Constant):
         return position, -1, coerce(expression.value, column.type, column=column.name)

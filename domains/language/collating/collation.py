@@ -26,7 +26,7 @@ from typing import Any
 
 
 class Collation(StrEnum):
-    """Those besides ``utf8mb4_bin``, by MySQL's names."""
+    """The collations besides ``utf8mb4_bin``, by MySQL's names."""
 
     GENERAL_CI = "utf8mb4_general_ci"
     UCA_0900_AI_CI = "utf8mb4_0900_ai_ci"
@@ -38,7 +38,7 @@ VERSIONS: dict[str, str] = {Collation.GENERAL_CI: "general 1", Collation.UCA_090
 """Another version of one would make other keys."""
 
 Collations = tuple[tuple[int, Collation], ...]
-"""Of a row: which columns are compared by a collation, and which it is. () costs nothing anywhere."""
+"""The columns of a row that are compared by a collation, each with it. () costs nothing anywhere."""
 
 Keyed = Callable[[Any], Any]
 """A value → its key. NULL has none, and a key is its own."""
@@ -124,7 +124,7 @@ def _general_key(text: str) -> bytes:
 
 _ELEMENT = re.compile(r"\[[.*]([0-9A-F]{4})\.")
 _MOST_WEIGHTS = 8
-"""Of one code point: MySQL's table has no room for more."""
+"""The most weights of one code point: MySQL's table has no room for more."""
 
 _TANGUT = range(0x17000, 0x18B00)
 _UNIFIED = (range(0x4E00, 0x9FD6), range(0xFA0E, 0xFA2A))
@@ -139,7 +139,7 @@ _EXTENSIONS = tuple(
     )
 )
 _SYLLABLES = range(0xAC00, 0xD7B0)
-"""Of Hangul, which are made of 19 × 21 × 28 letters (Unicode, section 3.12)."""
+"""The syllables of Hangul, which are made of 19 × 21 × 28 letters (Unicode, section 3.12)."""
 
 
 class _UcaWeights(dict[int, str]):
@@ -222,7 +222,7 @@ def key_of(value: Any, collation: Collation) -> Any:
 
 
 class _Classes(dict[int, str]):
-    """Of each code point a character that stands for all of the same weight: LIKE compares character by character."""
+    """A character for each code point that stands for all of the same weight: LIKE compares character by character."""
 
     def __init__(self, collation: Collation) -> None:
         self._of = _weights(collation)
@@ -247,7 +247,7 @@ def alike(text: str, collation: Collation) -> str:
 
 
 def versions(collations: Iterable[Collation | None]) -> dict[str, str]:
-    """Of those that are used, by name: what the catalog of a table has."""
+    """The versions of the collations that are used, by name: what the catalog of a table has."""
     return {each: VERSIONS[each] for each in sorted({each for each in collations if each is not None})}
 
 

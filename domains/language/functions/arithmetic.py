@@ -167,7 +167,7 @@ def _divide_exactly(x: float | Decimal | int, y: float | Decimal | int) -> int |
 
 
 def modulo_integers(x: int, y: int) -> int | None:
-    """With the sign of the dividend."""
+    """The remainder, which has the sign of the dividend."""
     if not y:
         return None
     rest = abs(x) % abs(y)

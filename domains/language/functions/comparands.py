@@ -345,7 +345,7 @@ def _json_order(emitter: Emitter, call: Call) -> str:
 
 
 def _json_key(emitter: Emitter, call: Call) -> str:
-    """Of values that are equal as JSON the same document, also of one that is such a document."""
+    """The one document of all values that are equal as JSON; of such a document it is the document itself."""
     (argument,) = call.arguments
     is_json = argument.type.kind is Kind.JSON
     convert = documents.normal if is_json else partial(_chained, document_of(argument.type), documents.normal)

@@ -145,7 +145,7 @@ def _time_of_document(text: str) -> timedelta | None:
 
 
 def document_of_moment(text: str) -> str:
-    """As MySQL has a DATETIME in JSON: a string with all six digits of the fraction."""
+    """The form that MySQL gives a DATETIME in JSON: a string with all six digits of the fraction."""
     return f'"{text}{"" if len(text) > 19 else ".000000"}"'
 
 

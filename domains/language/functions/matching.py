@@ -224,7 +224,7 @@ class _Piece:
         return self._stands(text, position) is not None
 
     def end_of_first(self, text: str, start: int, end: int) -> int:
-        """Where its first occurrence within ``text[start:end]`` ends; -1 if it has none."""
+        """The end of its first occurrence within ``text[start:end]``; -1 if it has none."""
         if self._literal is not None:
             found = text.find(self._literal, start, end)
             return found + self.length if found >= 0 else -1
@@ -242,7 +242,7 @@ def regexp(text: str, pattern: str, collation: Collation | None = None) -> int |
 
 
 def _ignoring_case(pattern: str, collation: Collation | None) -> str:
-    """As in MySQL: accents count in a regular expression."""
+    """The pattern that ignores case but not accents, as in MySQL."""
     return pattern if collation is None else f"(?i){pattern}"
 
 
@@ -260,7 +260,7 @@ def _function(call: Call, type: SqlType) -> Callable[..., object]:
 
 
 def _constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
-    """As text; of a BLOB, each byte is a character."""
+    """The constant as text; of a BLOB, each byte is a character."""
     if not isinstance(e, Constant):
         return None
     value = converted_constant(e, type)
@@ -269,7 +269,7 @@ def _constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
 
 
 def _type(call: Call) -> SqlType:
-    """By which the call compares. To LIKE, a BLOB makes bytes of everything; REGEXP knows text only."""
+    """The type by which the call compares. To LIKE, a BLOB makes bytes of everything; REGEXP knows text only."""
     is_binary = call.function == "like" and any(e.type.kind is Kind.BLOB for e in call.arguments)
     return BLOB if is_binary else TEXT
 

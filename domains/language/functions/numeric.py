@@ -86,7 +86,8 @@ def _sign(x: float | Decimal) -> int:
 
 
 def _scale_of_result(arguments: tuple[Expression, ...]) -> SqlType:
-    """With a constant number of digits a DECIMAL has that scale, at most its own; else it keeps its own."""
+    """The type of a rounded DECIMAL: the constant number of digits is its scale, at most its own; else it keeps its
+    own."""
     type = _same((arguments[0].type,))
     if type.kind is not Kind.DECIMAL:
         return type

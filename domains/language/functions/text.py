@@ -200,7 +200,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", s
 
 
 def _soundex(text: str) -> str:
-    """As in MySQL, which cuts it nowhere: the first letter, then the sounds of consonants."""
+    """The SOUNDEX of MySQL, which cuts it nowhere: the first letter, then the sounds of consonants."""
     letters = [letter for letter in _upper(text) if letter.isalpha()]
     if not letters:
         return ""
@@ -262,7 +262,7 @@ def _located(name: str, plain: Function, what: int) -> Function:
 
 
 def _locate_alike(collation: Collation, what: str, text: str, start: int = 1) -> int:
-    """As MySQL finds: only what has as many bytes is compared, so that ``OE`` is not in ``oë``."""
+    """The place as MySQL finds it: only what has as many bytes is compared, so that ``OE`` is not in ``oë``."""
     size, wanted, searched = len(what.encode("utf-8", "surrogatepass")), alike(what, collation), alike(text, collation)
     while place := locate(wanted, searched, start):
         if len(text[place - 1 : place - 1 + len(what)].encode("utf-8", "surrogatepass")) == size:

@@ -21,7 +21,7 @@ KINDS = ("api", "worker", "controller", "zookeeper")
 """Kinds of parts; ``worker-2`` is a worker."""
 
 DEPLOYMENT = "main"
-"""As ``headrace up`` calls its deployment by default."""
+"""The name that ``headrace up`` gives its deployment by default."""
 
 SAID = (
     "packets",

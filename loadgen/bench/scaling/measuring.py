@@ -51,7 +51,7 @@ from loadgen.bench.scaling.report import (
 from loadgen.drills.cluster import ClusterShape, DrillCluster
 
 WORKERS_MAX = 8
-"""With more, two cores are busy with the processes themselves."""
+"""The most workers: with more, two cores are busy with the processes themselves."""
 
 TABLES = """
 CREATE TABLE stories (id int, author int, title text, url text, INDEX (id)) SHARD BY (id);

@@ -74,7 +74,7 @@ class ModelCluster:
         return 1 + (self.shards - 1) / together
 
     def bytes_a_write(self, together: int = WRITES_TOGETHER) -> float:
-        """To other workers: all shards but one are elsewhere."""
+        """The bytes to other workers: all shards but one are elsewhere."""
         return self.packets_a_write(together) * PACKET_BYTES * (self.shards - 1) / self.shards
 
     def second_clock_bytes(self, tables: int = 1) -> int:
@@ -144,7 +144,7 @@ class ModelCluster:
 
 
 def _view(number: int) -> str:
-    """As long as an ordinary one, and with names of its own: it would else be compressed to nothing."""
+    """The text of a view as long as an ordinary one, with names of its own: it would else be compressed to nothing."""
     random = Random(number)
     a, b, c, d = ("".join(random.choices(ascii_lowercase, k=8)) for _ in range(4))
     return (

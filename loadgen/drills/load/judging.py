@@ -215,7 +215,7 @@ async def read_pages(load: DrillLoad) -> Pages:
 
 
 async def _read_base(load: DrillLoad) -> BaseRows:
-    """As the base tables have it: the pages are evicted first, so that none is an old one."""
+    """Read what the base tables have: the pages are evicted first, so that none is an old one."""
     stories = range(STORIES)
     for view in program.BASE_VIEWS:
         await _asked(load, program.evict(view, stories))

@@ -46,7 +46,7 @@ BASE_VIEWS = ("EntriesOf", "RevisionOf")
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     data: bytes
-    """As it goes over the wire."""
+    """The bytes that go over the wire."""
     again: bool = False
     """Whether it may be sent once more if a connection that had been used before ends without a byte of an answer: a
     server that stops closes idle connections, and may do so while a request is on its way."""

@@ -183,7 +183,7 @@ class Bulk:
 
     @staticmethod
     def _readers(stage: JobStage) -> dict[tuple[str, Columns], list[tuple[int, int]]]:
-        """By base shard and columns, the tasks that read them and at which place: behind their inputs."""
+        """The tasks that read a base shard by some columns, and at which place: behind their inputs."""
         readers: dict[tuple[str, Columns], list[tuple[int, int]]] = {}
         for number, task in enumerate(stage.tasks):
             for place, table in enumerate(task.tables, len(task.inputs)):
@@ -228,7 +228,7 @@ def _deltas(batch: pa.RecordBatch, restore: Mapping[int, Any], width: int) -> li
 
 
 def _restorer(type: SqlType) -> Any:
-    """From what Spark's Arrow has to the stored value; an unsigned BIGINT is a DECIMAL to Spark."""
+    """The function from what Spark's Arrow has to the stored value; an unsigned BIGINT is a DECIMAL to Spark."""
     is_wide = type.kind is Kind.INTEGER and type.high is not None and type.high >= 2**63
     return int if is_wide else restorer_of(type)
 

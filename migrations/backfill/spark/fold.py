@@ -166,7 +166,7 @@ def _read(
 
 
 def _rows(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, segments: Sequence[Segment]) -> DataFrame:
-    """As they were archived; of one schema. No column is read that nobody asks for."""
+    """The rows as they were archived; of one schema. No column is read that nobody asks for."""
     schema = _file_schema(shard.manifest.schemas[segments[0].schema])
     # Its columns are known: to look for them in the files would be a job of its own.
     reader = spark.read.schema(schema).options(**files.options_for_spark())
@@ -254,7 +254,7 @@ def shards_at(files: ArchiveFiles, table: str, clock: Mapping[str, int], generat
 
 
 def own_clock(table: str, clock: Mapping[str, int], generation: int = 0) -> list[tuple[str, int]]:
-    """Of a clock, the table's own shards; a table's name may have an ``@`` of its own."""
+    """The part of a clock that is of the table's own shards; a table's name may have an ``@`` of its own."""
     name = base_shard(table, generation, 0, 1)
     return sorted(
         (base, position)

@@ -34,7 +34,7 @@ AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def give_way() -> None:
-    """For the first process of a session of its own; all that it starts follows it.
+    """Give way to other sessions: for the first process of a session of its own; all that it starts follows it.
 
     Linux weighs sessions against each other before it looks at what is in them (autogroups, ``man 7 sched``): to be
     nice within one's own session leaves it all of a session's share. Where that is off, or somebody's control groups

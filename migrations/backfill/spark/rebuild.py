@@ -42,7 +42,7 @@ from migrations.backfill.spark.reporting import (
 from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
 
 DIGEST_BYTES = 16
-"""As in all of the archive: enough against accidents, which is what it is for."""
+"""The bytes of a digest, as in all of the archive: enough against accidents, which is what it is for."""
 
 _ANSWER = "file string, rows long, bytes long, digest string"
 

@@ -110,7 +110,7 @@ SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Where tasks tell, and by which secret. ``port`` is 0 where nobody listens."""
+    """The address that tasks report to, and the secret. ``port`` is 0 where nobody listens."""
 
     host: str
     port: int
@@ -149,7 +149,7 @@ class Tally:
 
 
 def tally_of(spark: SparkSession) -> Tally:
-    """Where executors reach this driver."""
+    """The tally at the address where executors reach this driver."""
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
     return Tally(conf.get("spark.driver.bindAddress") or host, host)

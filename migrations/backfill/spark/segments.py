@@ -42,7 +42,7 @@ CHECKED_HERE = 256 * 2**20
 _SPARKS_NAMES = {"s3": "s3a", "s3a": "s3a"}
 
 _YES = ("1", "true")
-"""As pyarrow reads a switch in a URL."""
+"""The values that pyarrow reads as a switch's yes in a URL."""
 
 
 @dataclass(frozen=True, slots=True)

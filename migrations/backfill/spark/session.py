@@ -76,7 +76,8 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 machine; 35 and 27 for a million)."""
 
 MANY_ROWS = 10_000_000
-"""From so many on it is worth its time: the sums of 47 million rows take 109 processor seconds instead of 184."""
+"""The number of rows from which on it is worth its time: the sums of 47 million rows take 109 processor seconds instead
+of 184."""
 
 HEARTBEAT = "1s"
 """The executor's heartbeat in local mode; Spark's ten are long for who looks at a bar."""

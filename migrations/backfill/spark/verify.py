@@ -151,7 +151,7 @@ def _near(one: Any, other: Any) -> bool:
 
 
 def matched(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of either side that have no nearly equal partner on the other."""
+    """The rows of either side that have no nearly equal partner on the other."""
     left = list(theirs)
     alone = []
     for text in ours:
@@ -205,12 +205,12 @@ class HeldView:
         return judged(Catalog(schemas, views), tables, parse_select(self.head["query"]))
 
     def places(self, columns: Sequence[int]) -> list[int]:
-        """For each of the reader's columns, which of the judged query's parameters it is compared by."""
+        """The parameter of the judged query by which each of the reader's columns is compared."""
         parameters = [each for each in self.head["parameters"] if each["column"] is not None]
         return [next(i for i, each in enumerate(parameters) if each["column"] == column) for column in columns]
 
     def clocks(self) -> Iterator[dict[str, int]]:
-        """Of each shard."""
+        """The clock of each shard."""
         with self.path.open(encoding="utf-8") as file:
             for line in file:
                 if line.startswith('{"shard"'):

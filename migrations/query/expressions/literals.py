@@ -197,7 +197,7 @@ def _hexadecimal(digits: str) -> Constant:
 
 
 def among_numbers(e: Expression) -> Expression:
-    """Where a number is wanted: a hexadecimal literal is an integer there, of its last eight bytes."""
+    """The expression where a number is wanted: a hexadecimal literal is an integer there, of its last eight bytes."""
     if isinstance(e, Constant) and isinstance(e.value, bytes):
         return Constant(int.from_bytes(e.value[-8:], "big"), UNSIGNED)
     return e

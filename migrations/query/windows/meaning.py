@@ -29,7 +29,7 @@ _TIMES = (Kind.DATE, Kind.DATETIME)
 
 @dataclass(frozen=True, slots=True)
 class FrameEnd:
-    """Where a frame begins or ends; ``bound`` is what RANGE compares with the order."""
+    """The beginning or the end of a frame; ``bound`` is what RANGE compares with the order."""
 
     kind: BoundKind
     rows: int = 0

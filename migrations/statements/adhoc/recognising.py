@@ -25,12 +25,12 @@ from domains.language.types import Value
 from migrations.statements.constants import Argument
 
 Starts = tuple[int, ...]
-"""Where a constant starts in its text, or those of an IN list."""
+"""The starts of a constant in its text, or of those of an IN list."""
 
 SHAPES = 2_000
 """Shapes that are remembered, the latest learnt ones, with plans of them: some kB each."""
 WHOLE_SHAPES = 200
-"""With a view, or a plan, for whatever constants."""
+"""The most shapes that have a view, or a plan, for any constants."""
 CHARACTERS = 200_000
 """Characters of the tokens of shapes, and of plans: one takes some hundred bytes for each."""
 MOST_DIGITS = 18
@@ -105,7 +105,7 @@ _MARK = re.compile(r"\?[ids]")
 
 
 def _listed(key: str, groups: list[ConstantGroup]) -> tuple[str, list[ConstantGroup]]:
-    """With each IN list of constants of one kind as one."""
+    """The key with each IN list of constants of one kind as one."""
     found: list[ConstantGroup] = []
     shape: list[str] = []
     at = number = 0
@@ -151,7 +151,7 @@ Plan = TypeVar("Plan")
 
 @dataclass(slots=True)
 class KnownShape:
-    """By the places of its constants."""
+    """A shape that is known by the places of its constants."""
 
     turned: tuple[int, ...]
     """The constants that become parameters by themselves, in the order of the parameters."""

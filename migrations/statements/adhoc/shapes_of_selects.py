@@ -65,12 +65,13 @@ class AdHoc:
     view_sql: str
     name: str
     arguments: tuple[Part | tuple[Part, ...], ...]
-    """For each ``?`` in the order of ``PlannedView.placeholders``; a tuple for one that stands for an IN list."""
+    """The argument of each ``?`` in the order of ``PlannedView.placeholders``; a tuple for one that stands for an IN
+    list."""
     reusable: bool = True
     """False: values of the user's parameters stand in the text, so it is not the view of the text with other values."""
 
     turned: tuple[Starts, ...] = ()
-    """Where in the statement's text the constants start that became parameters; see ``recognising.py``."""
+    """The starts in the statement's text of the constants that became parameters; see ``recognising.py``."""
     tree: exp.Query | None = field(default=None, compare=False, repr=False)
     """The statement that the text was written from; None where only the text is known, which a recipe keeps."""
 
@@ -89,7 +90,7 @@ class AdHoc:
         return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=query)
 
     def meant(self) -> ViewDefinition:
-        """To be evaluated: of the tree, which need not read back; nothing is kept of it."""
+        """The definition that is evaluated: of the tree, which need not read back; nothing is kept of it."""
         if self.tree is None or not self.reusable:
             return self.definition()
         return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=self.tree)

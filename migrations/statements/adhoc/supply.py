@@ -27,7 +27,7 @@ class SourceName:
     relation: TableSchema | ViewDefinition | None
     """None: a derived table, a CTE, or a name that is not there."""
     optional: bool = False
-    """On a side of an outer join that may be missing."""
+    """Whether it is on a side of an outer join that may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

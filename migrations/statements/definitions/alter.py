@@ -90,7 +90,7 @@ _IDLE_OPTIONS = (
 
 
 def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableStatement:
-    """With IF NOT EXISTS, and an index of that name there, the table is altered to what it is."""
+    """The change that CREATE INDEX asks for. With IF NOT EXISTS, where the index exists, it alters nothing."""
     create = parsed.expression
     index = create.this
     schema = known_table(catalog, index.args["table"])
@@ -104,7 +104,7 @@ def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableSt
 
 
 def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTableStatement:
-    """With IF EXISTS, and no such index, the table is altered to what it is."""
+    """The change that DROP INDEX asks for. With IF EXISTS, where there is no such index, it alters nothing."""
     drop = parsed.expression
     on = drop.args.get("cluster")
     if on is None:

@@ -124,7 +124,7 @@ def integer_type(name: str, *, unsigned: bool) -> SqlType:
 
 
 MOST_MEMBERS = {"ENUM": 65_535, "SET": 64}
-"""As in MySQL."""
+"""The most members, as in MySQL."""
 
 
 def enumerated_type(name: str, members: list[str]) -> SqlType:

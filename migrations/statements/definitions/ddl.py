@@ -40,7 +40,8 @@ MOST_INDEXES = 64
 
 
 def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
-    """With IF NOT EXISTS also where the table exists: whoever performs it then does nothing."""
+    """The statement that makes a table. With IF NOT EXISTS it is also made where the table exists, and then does
+    nothing."""
     create = parsed.expression
     collation = _table_collation(create, catalog)
     _refuse_properties(create, "TABLE")
@@ -99,7 +100,8 @@ def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
 
 
 def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
-    """With IF NOT EXISTS also where the view exists: whoever performs it then does nothing."""
+    """The statement that makes a view. With IF NOT EXISTS it is also made where the view exists, and then does
+    nothing."""
     create = parsed.expression
     _refuse_properties(create, "VIEW")
     name = new_relation_name(create.this, "view")
@@ -171,7 +173,7 @@ _STORAGE_OPTIONS = (
 
 
 def _table_collation(create: exp.Expr, catalog: Catalog) -> Collation | None:
-    """Of the texts of a new table that name none."""
+    """The collation of a new table's texts that name none."""
     properties = create.args.get("properties")
     named = properties.expressions if properties is not None else []
     found = next((each for each in named if isinstance(each, exp.CollateProperty)), None)

@@ -44,7 +44,7 @@ class DeclaredKey:
 
 
 def declared_keys(items: Iterable[exp.Expr]) -> Iterator[DeclaredKey]:
-    """Of the parts of CREATE TABLE, or of ADD CONSTRAINT."""
+    """The foreign keys among the parts of CREATE TABLE, or of ADD CONSTRAINT."""
     for item in items:
         if isinstance(item, exp.ColumnDef):
             for constraint in item.args.get("constraints") or ():
@@ -128,7 +128,7 @@ def parent_of(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> Tab
 
 
 def _resolved(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> ForeignKey:
-    """With names as the parent has them; without columns it is its PRIMARY KEY."""
+    """The key with names as the parent has them; without columns it is the parent's PRIMARY KEY."""
     if foreign.parent.lower() in catalog.views and foreign.parent.lower() != schema.name.lower():
         raise SqlError(f'foreign key "{foreign.name}" names view "{foreign.parent}"', hint="name a table")
     try:

@@ -80,7 +80,7 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
 
 
 def placed(schema: TableSchema, at: int, place: exp.Expr | None) -> TableSchema:
-    """With the column shown FIRST, or AFTER another. Where it is stored does not change.
+    """The schema with the column shown FIRST, or AFTER another. Where it is stored does not change.
 
     :raises UnknownName: there is no other column of that name.
     """
@@ -152,7 +152,7 @@ _OF_THEIR_OWN = frozenset(("YEAR", "BIT", "ENUM", "SET", "JSON"))
 
 
 def _settled(column: TableColumn) -> TableColumn:
-    """With what rows have in it that were stored before it came, whatever its DEFAULT is from now on."""
+    """The column with what rows have in it that were stored before it came, whatever its DEFAULT is from now on."""
     return column if column.has_initial else replace(column, initial=column.default, has_initial=True)
 
 

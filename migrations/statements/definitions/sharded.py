@@ -55,8 +55,8 @@ def _check_column(schema: TableSchema) -> None:
 
 
 def _by_default(schema: TableSchema) -> TableSchema:
-    """By the first column of the primary key, or by another that all keys have; where they have none in common, a
-    duplicate could only be found by asking other shards, so the table is not spread.
+    """The schema spread by the first column of the primary key, or by another that all keys have; where they have none
+    in common, a duplicate could only be found by asking other shards, so the table is not spread.
 
     It is written down: a column that is dropped later must not make another one the first.
     """

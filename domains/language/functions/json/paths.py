@@ -54,7 +54,7 @@ class Everything:
 Leg = MemberLeg | CellLeg | CellsLeg | EveryMember | Everything
 Path = tuple[Leg, ...]
 Place = tuple[str | int, ...]
-"""Where a value is in a document: keys of objects, and places in arrays from 0."""
+"""The place of a value in a document: keys of objects, and places in arrays from 0."""
 
 _CELL = r"(last(?:\s*-\s*(\d{1,10}))?|\d{1,10})"
 _LEG = re.compile(

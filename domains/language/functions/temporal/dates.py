@@ -254,7 +254,7 @@ def str_to_date(text: str, form: str) -> str | None:
 
 
 def _moment_read(text: str, form: str, year: int, month: int, day: int) -> datetime | None:
-    """With the day that is given where the text names none."""
+    """The moment of a text; the day that is given stands in where the text names none."""
     found = _reading(text, form)
     if found is None or not 1 <= (half_hour := found.get("half_hour", 12)) <= 12:
         return None

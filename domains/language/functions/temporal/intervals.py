@@ -121,7 +121,7 @@ def _time_mover(unit: str, sign: int) -> Callable[[timedelta, Any], timedelta | 
 
 
 def _moved_type(types: Types) -> SqlType:
-    """Without knowing the unit: a DATE may become a DATETIME."""
+    """The type while the unit is not known: a DATE may become a DATETIME."""
     if types[0].kind is Kind.TIME:
         return TIME
     return DATETIME if types[0].kind in (Kind.DATE, Kind.DATETIME) else TEXT
