@@ -15,6 +15,7 @@ from controller.embedded.opening import Opening
 from controller.embedded.reopening import Reopening
 from controller.migrating.migrator import Migrator
 from controller.serving import BUDGET, Serving
+from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
 from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
@@ -208,7 +209,8 @@ class LocalDeployment(Serving):
 
     async def migrate(self, sql: str) -> MigrationStatus:
         self._reopening.check()
-        return self.migrator.start(RecipeEntry((sql,)), sql).status()
+        chosen = await chosen_text(self, sql)
+        return self.migrator.start(RecipeEntry((chosen,)), chosen).status()
 
     async def migrations(self) -> list[MigrationStatus]:
         return self.migrator.statuses()

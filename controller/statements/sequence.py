@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from controller.deployment import KILLED, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
+from controller.statements.eager_choice import with_choices
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
@@ -163,9 +164,9 @@ class Statements:
             together = _definitions(statements[number:])
             try:
                 if together:
-                    texts = tuple(parsed.sql for parsed in together)
+                    texts = await with_choices(self._deployment, together)
                     # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
-                    same = len(together) == 1 and sql.startswith(texts[0])
+                    same = len(together) == 1 and texts[0] == together[0].sql and sql.startswith(texts[0])
                     await self._deployment.run(RecipeEntry(texts), ";\n".join(texts), together if same else None)
                     results.extend(StatementResult(done=deed(parsed)) for parsed in together)
                 else:

@@ -19,8 +19,9 @@ delta (DBToaster; the M3 programs of Cumulus). Revenue by nation over customers,
 
 A customer that moves to another nation takes one look-up of ``m2``, however many orders and lineitems he has. Each γ is
 state, full or partial as any other's, and takes part in every update of what stands below it. So it pays where rows
-that many others join are written often, and costs memory and time elsewhere: it is asked for and never guessed, since
-a text tells nothing of how often what is written. A source that joins one row at most has no γ of its own.
+that many others join are written often, and costs memory and time elsewhere. A text tells nothing of that, so nothing
+is guessed here; ``controller/statements/eager_choice.py`` adds the hint to a new view where its tables' rows tell. A
+source that joins one row at most has no γ of its own.
 """
 
 from __future__ import annotations

@@ -53,9 +53,8 @@ OPEN_FILES = 256
 """Below the usual limit of 1,024 descriptors a process, with room for sockets."""
 
 OPENING_THREADS = 4
-"""The threads that open files: who opens a shard keeps its worker from all else. RocksDB's 16 threads cost more than
-they gain where the files are few or cached (3.7 ms of processor time, 2.9 with these); where they are neither, four
-wait for the disk at once."""
+"""The threads that open files. RocksDB's 16 cost more than they gain where the files are few or cached (3.7 ms of
+processor time, 2.9 with these); where they are neither, four wait for the disk at once."""
 
 
 FEW = 16
@@ -248,7 +247,7 @@ class Database:
             raise self.cannot_read(error) from error
 
     def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
-        """The next keys and values, at most ``limit``: keys and values from ``start`` on, below ``end``.
+        """The next keys and values, at most ``limit``, from ``start`` on, below ``end``.
 
         :raises StorageFailure: not all of them can be read.
         """

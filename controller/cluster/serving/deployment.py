@@ -29,6 +29,7 @@ from controller.deployment import KILLED, ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
 from controller.serving import BUDGET, Serving
+from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
 from domains.plan.sharding import base_shards
@@ -211,7 +212,8 @@ class ClusterDeployment(Serving):
                 return
 
     async def migrate(self, sql: str) -> MigrationStatus:
-        return await self._asked(lambda: self._leader.start(sql), again=False)
+        chosen = await chosen_text(self, sql)
+        return await self._asked(lambda: self._leader.start(chosen), again=False)
 
     async def migrations(self) -> list[MigrationStatus]:
         return await self._asked(self._leader.migrations, again=True)

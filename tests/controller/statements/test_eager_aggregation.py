@@ -9,6 +9,7 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from domains.operators.join import JoinOperator
+from tests.controller.migrating.test_bulk import ended
 
 TABLES = """
 CREATE TABLE customers (cid INT PRIMARY KEY, nation INT);
@@ -94,3 +95,52 @@ async def test_explain_shows_the_sums_below(tmp_path: Path) -> None:
         "lineitems  base, a bag, indexed by (oid)",
     ]
     await deployment.close()
+
+
+TAGGED = """
+CREATE TABLE taggings (story INT, tag INT, PRIMARY KEY (story, tag), KEY (tag));
+CREATE TABLE votes (story INT, user INT, PRIMARY KEY (story, user));
+"""
+PER_TAG = (
+    "CREATE EXT VIEW per_tag AS SELECT {hint}tag, COUNT(*) AS n FROM taggings JOIN votes USING (story) GROUP BY tag"
+)
+
+
+def _tagged(tags: int) -> str:
+    """So many tags, and 40 votes, on each of five stories."""
+    pairs = [", ".join(f"({story}, {n})" for story in range(5) for n in range(count)) for count in (tags, 40)]
+    return f"{TAGGED} INSERT INTO taggings VALUES {pairs[0]}; INSERT INTO votes VALUES {pairs[1]};"
+
+
+def _definition(deployment: LocalDeployment) -> str:
+    return next(view.sql for view in deployment.views() if view.name == "per_tag")
+
+
+@pytest.mark.parametrize(
+    ("tags", "hint", "chosen"),
+    [
+        (3, "", ""),
+        (30, "", "/*+ EAGER_AGGREGATION(about 6000 rows joined of 350) */"),
+        (30, "/*+ NO_EAGER_AGGREGATION */ ", "/*+ NO_EAGER_AGGREGATION */"),
+    ],
+)
+@pytest.mark.parametrize("by_migration", [False, True])
+async def test_sums_are_chosen_where_joins_multiply(
+    tmp_path: Path, tags: int, hint: str, chosen: str, by_migration: bool
+) -> None:
+    deployment = await LocalDeployment.open(tmp_path)
+    await deployment.execute(_tagged(tags))
+    if by_migration:
+        started = await deployment.migrate(PER_TAG.format(hint=hint))
+        await ended(deployment, started.id)
+    else:
+        await deployment.execute(PER_TAG.format(hint=hint))
+    assert chosen in _definition(deployment)
+    assert ("EAGER" in _definition(deployment)) == bool(chosen)
+    assert (deployment.explain("per_tag").count("γ") > 1) == ("about" in chosen)
+    page = await deployment.page("per_tag", {})
+    assert page.count(b'"n":200') == tags
+    await deployment.close()
+    again = await LocalDeployment.open(tmp_path)
+    assert chosen in _definition(again)
+    await again.close()
