@@ -17,14 +17,17 @@
 
 -- Views ---------------------------------------------------------------------------------------------------------
 
--- All that a user has done to a story and its comments. Partial by the user, as the natural program's are: they are few,
--- and the first page of a user is one hole.
+-- All that a user has done to a story and its comments, reading it included. Partial by the user, as the natural
+-- program's are: they are few, and the first page of a user is one hole. When a story was read last is not shown, so that
+-- the one write of a Story page changes no answer from its second time on.
 CREATE VIEW marks AS
 SELECT user_id, story_id, 'vote' AS mark, id, comment_id, vote, reason FROM votes
 UNION ALL
 SELECT user_id, story_id, 'hidden' AS mark, id, NULL AS comment_id, NULL AS vote, NULL AS reason FROM hidden_stories
 UNION ALL
-SELECT user_id, story_id, 'saved' AS mark, id, NULL AS comment_id, NULL AS vote, NULL AS reason FROM saved_stories;
+SELECT user_id, story_id, 'saved' AS mark, id, NULL AS comment_id, NULL AS vote, NULL AS reason FROM saved_stories
+UNION ALL
+SELECT user_id, story_id, 'read' AS mark, id, NULL AS comment_id, NULL AS vote, NULL AS reason FROM read_ribbons;
 
 -- Queries ----------------------------------------------------------------------------------------------------------
 
@@ -44,11 +47,6 @@ CREATE EXT VIEW marks_of_reader AS
 SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id, mark, id, comment_id, vote, reason
 FROM marks
 WHERE user_id = ? AND story_id IN (?);
-
-CREATE EXT VIEW read_ribbon AS
-SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id, is_following, updated_at
-FROM read_ribbons
-WHERE user_id = ? AND story_id = ?;
 
 -- Frontpage, Recent ---------------------------------------------------------------------------------------------
 

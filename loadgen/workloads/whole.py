@@ -3,7 +3,7 @@
 What a page asks by is drawn as in :mod:`~loadgen.workloads.pages`, and it writes the same. Its look-ups are fewer,
 since names, tags and comments stand in the answer to the first (``page_views.sql``)::
 
-    Story      ── the page by short id, the reader ──────► his marks, his ribbon ─► ribbon
+    Story      ── the page by short id, the reader ──────► his marks ─► when he read it
     Frontpage  ── 51 ids, the reader ────────────────────► the 51 as shown, his marks
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadgen.peers.store import Lookup, PeerSession, RequestFailed, all_of, first
+from loadgen.peers.store import Lookup, PeerSession, RequestFailed, all_of
 from loadgen.workloads.pages import NaturalPages, PageReading, follow, only, voted
 from loadgen.workloads.visits import Visit
 from lobsters import words
@@ -57,11 +57,11 @@ class WholePages(NaturalPages):
     async def story(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
         found = page.ask(self.STORY, words.story_short_id(visit.story))
-        page.ask("marks_of_reader", visit.user, all_of(found, "id"))
-        ribbon = page.ask("read_ribbon", visit.user, first(found, "id"))
+        marks = page.ask("marks_of_reader", visit.user, all_of(found, "id"))
         answers = await session.read(page.lookups)
         number = only(answers[found], "story")["id"]
-        await follow(session, visit.user, number, visit.now, known=bool(answers[ribbon].rows()))
+        known = any(mark["mark"] == "read" for mark in answers[marks].rows())
+        await follow(session, visit.user, number, visit.now, known=known)
 
     async def user(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
@@ -88,7 +88,6 @@ class WholePages(NaturalPages):
     def _ask_to_post(self, page: PageReading, visit: Visit, head: int, story: str) -> None:
         page.ask(self.COMMENT, words.comment_short_id(visit.fresh))
         page.ask("marks_of_reader", visit.user, all_of(head, story))
-        page.ask("read_ribbon", visit.user, first(head, story))
 
 
 def votes_among(marks: list[dict[str, Any]], comment: int | None) -> list[dict[str, Any]]:
