@@ -289,7 +289,8 @@ class Story:
         printer.command("read a view", f"curl '{url}{self.path}'")
         printer.command("vote", f"curl {url}/v1/tables/votes/rows -d '{vote}'")
         printer.command(
-            "run any SQL: it becomes a view and stays fresh", f"curl {url}/v1/sql -d '{_json({'sql': select})}'"
+            "run any SQL: it is answered at once, and kept fresh if it is asked often",
+            f"curl {url}/v1/sql -d '{_json({'sql': select})}'",
         )
         printer.command("the same as a table", f'{_headrace()} sql "{select}"{_url_option(url)}')
         printer.command("see a view's dataflow", f"curl -H 'accept: text/plain' {url}/v1/views/frontpage_ids/explain")
