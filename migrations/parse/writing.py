@@ -404,7 +404,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.Trim: _trim,
     exp.Extract: lambda node: f"EXTRACT({_text(node.this)} FROM {_text(node.args['expression'])})",
     **dict.fromkeys(_CLOCKS, _clock),
-    **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max), _aggregate),
+    **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Soundex), _aggregate),
     exp.Distinct: _distinct,
     exp.GroupConcat: _group_concat,
     exp.Window: _window,

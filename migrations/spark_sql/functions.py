@@ -280,6 +280,8 @@ def _shift(sign: str) -> Written:
 def _timestampdiff(e: Call, texts: Sequence[str]) -> str:
     unit = e.arguments[0]
     assert isinstance(unit, Constant)
+    if e.arguments[1].type.kind is Kind.TIME:
+        raise Unsupported("TIMESTAMPDIFF of TIMEs, which the judge does not know")
     _, one, other = _as(e, texts, TEXT, DATETIME)
     return f"timestampdiff({str(unit.value).upper()}, {one}, {other})"
 

@@ -10,6 +10,8 @@ from tests.campaign.kinds import DATE, DBL, INT, TIME, TXT, Kind, Type, dec, dra
 from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
+_REGULAR = ("(a|bb)", "(b+)", "^(.)", "(a?)", "(é|1)2?")
+"""Regular expressions with one group, which mean the same everywhere."""
 _WHOLE_DAYS = ("%Y%m%d", "%d.%m.%Y", "%W %D %b %Y", "%M %e, %Y", "%Y %j")
 """Formats that read back what they wrote."""
 _COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
@@ -88,6 +90,7 @@ class Expressions:
                         ("HOUR({0})", "(abs({0}) / 3600)"),
                         ("MINUTE({0})", "(abs({0}) / 60 % 60)"),
                         ("TIME_TO_SEC({0})", "{0}"),
+                        ("TIMESTAMPDIFF(MINUTE, {0}, TIME'10:00:00')", "((36000 - {0}) / 60)"),
                     )
                 )
                 return call(INT, text, judged, self.value(TIME, depth))
@@ -110,6 +113,10 @@ class Expressions:
                     INT, "DATEDIFF({0}, {1})", "my_datediff({0}, {1})", self.value(DATE, depth), self.leaf(DATE)
                 )
             case 9:
+                if random.random() < 0.3:
+                    pattern = random.choice(_REGULAR)
+                    text, judged = f"REGEXP_INSTR({{0}}, '{pattern}')", f"my_regexp_instr({{0}}, '{pattern}')"
+                    return call(INT, text, judged, self.value(TXT, depth))
                 return call(INT, "LOCATE({0}, {1})", "my_locate({0}, {1})", self.leaf(TXT), self.value(TXT, depth))
             case 10:
                 name = random.choice(("GREATEST", "LEAST"))
@@ -195,6 +202,9 @@ class Expressions:
             case 5:
                 return call(TXT, "TRIM(CONCAT(' ', {0}, '  '))", "trim(' ' || {0} || '  ')", one)
             case 6:
+                if random.random() < 0.3:
+                    arguments = f"({{0}}, '{random.choice(_REGULAR)}', '<$1>')"
+                    return call(TXT, "REGEXP_REPLACE" + arguments, "my_regexp_replace" + arguments, one)
                 return call(TXT, "REPLACE({0}, 'a', 'bb')", "my_replace({0}, 'a', 'bb')", one)
             case 7:
                 return call(TXT, "LPAD({0}, 3, '*')", "my_lpad({0}, 3, '*')", one)

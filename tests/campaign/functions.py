@@ -139,6 +139,15 @@ def my_replace(x: str, old: str, new: str) -> str:
     return x.replace(old, new) if old else x
 
 
+def my_regexp_instr(x: str, pattern: str) -> int:
+    found = re.search(pattern, x)
+    return found.start() + 1 if found else 0
+
+
+def my_regexp_replace(x: str, pattern: str, by: str) -> str:
+    return re.sub(pattern, by.replace("$", "\\"), x)
+
+
 def my_date_add(x: str, count: int, unit: str) -> str:
     day = date.fromisoformat(x)
     if unit == "DAY":
@@ -327,6 +336,7 @@ class Array:
 _ANY_NULL = (
     my_multiple, my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num,
     my_text_int, my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add,
+    my_regexp_instr, my_regexp_replace,
     my_time_text, my_clipped, my_datediff, my_date_part, my_date_format, my_last_day,
 )  # fmt: skip
 

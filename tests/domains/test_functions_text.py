@@ -164,7 +164,33 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "expected"), TEXT + BYTES + PATTERNS)
+PLACES = [
+    # Examples of MySQL's manual; then ICU's replacements, and what goes on behind an empty match.
+    ("regexp_instr", ("dog cat dog", "dog"), 1),
+    ("regexp_instr", ("dog cat dog", "dog", 2), 9),
+    ("regexp_instr", ("aa aaa aaaa", "a{2}"), 1),
+    ("regexp_instr", ("aa aaa aaaa", "a{4}"), 8),
+    ("regexp_replace", ("a b c", "b", "X"), "a X c"),
+    ("regexp_replace", ("abc def ghi", "[a-z]+", "X", 1, 3), "abc def X"),
+    ("regexp_substr", ("abc def ghi", "[a-z]+"), "abc"),
+    ("regexp_substr", ("abc def ghi", "[a-z]+", 1, 3), "ghi"),
+    ("regexp_substr", ("abc", "x"), None),
+    ("regexp_instr", ("dog cat dog", "dog", 1, 2, 1), 12),
+    ("regexp_instr", ("dog", "d", 5), None),
+    ("regexp_instr", ("dog", "d", 0), None),
+    ("regexp_instr", ("dog", "$", 4), 4),
+    ("regexp_instr", ("abab", "^ab", 3), 0),
+    ("regexp_replace", ("abcd", "(b)(c)", "$2-$1$0"), "ac-bbcd"),
+    ("regexp_replace", ("ab", "(b)", "$12"), "ab2"),
+    ("regexp_replace", ("ab", "(b)|x", r"\$1\\"), "a$1\\"),
+    ("regexp_replace", ("éb", "x*", "-"), "-é-b-"),
+    ("regexp_replace", ("axb", "x*", "-"), "-a--b-"),
+    ("regexp_replace", ("abab", "b", "", 3), "aba"),
+    ("regexp_replace", (None, "b", ""), None),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), TEXT + BYTES + PATTERNS + PLACES)
 def test_result(name: str, arguments: tuple[Value, ...], expected: Value) -> None:
     assert evaluate(name, *arguments) == expected
 
@@ -187,6 +213,7 @@ def test_a_constant_pattern_is_prepared(name: str, arguments: tuple[Value, ...],
         ("space", (2**26 + 1,)),
         ("replace", ("x" * 2**13, "x", "y" * (2**13 + 1))),
         ("hex", ("x" * (2**25 + 1),)),
+        ("regexp_replace", ("x" * 2**13, "x", "y" * (2**13 + 1))),
     ],
 )
 def test_a_result_of_more_than_64_mib_is_null(name: str, arguments: tuple[Value, ...]) -> None:

@@ -10,6 +10,7 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Field
 from domains.language.functions import call
 from domains.language.functions.matching import MOST_SIZE, _size, _tokens, check, like_matcher, regexp
+from domains.language.functions.searching import regexp_replace
 from domains.language.types import TEXT
 
 LONG = 60_000
@@ -88,3 +89,20 @@ def test_patterns_of_daily_use_are_within_the_limit() -> None:
     check(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
     check(r"^[\w.+-]+@[\w-]+(\.[\w-]+)+$")
     check(f"^.{{1,{MOST_SIZE}}}$")
+
+
+@pytest.mark.parametrize("by", ["$2", "$", "a$b", "\\u0041"])
+def test_a_replacement_that_is_none_is_refused_while_it_is_planned_and_null_from_a_row(by: str) -> None:
+    with pytest.raises(SqlError, match="is no replacement of"):
+        call("regexp_replace", Field(0, TEXT), Constant("(b)", TEXT), Constant(by, TEXT))
+    assert regexp_replace("abc", "(b)", by) is None
+
+
+def test_places_within_a_character_are_not_told_and_refused() -> None:
+    with pytest.raises(Unsupported, match="REGEXP_INSTR by"):
+        call("regexp_instr", Field(0, TEXT), Constant(r"\B", TEXT))
+    assert regexp_replace("aé", r"\B", "-") is None
+
+
+def test_a_long_text_is_replaced_in_time_by_its_length() -> None:
+    assert regexp_replace("aé" * LONG, "é|x*", "") == "a" * LONG

@@ -8,7 +8,7 @@ follow MySQL 8, and never raise for data: what has no value is NULL.
 ::
 
     type_rules   which type two types meet in           arithmetic  numeric  text  digests
-    conversion   one kind's value as another's          comparands  comparison  logic  matching
+    conversion   one kind's value as another's          comparands  comparison  logic  matching  searching
     source       Function, Emitter: writing Python      casts  temporal/  json/
 
 Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
@@ -29,6 +29,7 @@ from domains.language.functions import (
     logic,
     matching,
     numeric,
+    searching,
     temporal,
     text,
 )
@@ -57,6 +58,7 @@ FUNCTIONS: dict[str, Function] = {
     **comparison.FUNCTIONS,
     **logic.FUNCTIONS,
     **matching.FUNCTIONS,
+    **searching.FUNCTIONS,
     **logic.CONTROL,
     **numeric.FUNCTIONS,
     **numeric.BITS,
@@ -101,6 +103,7 @@ def call(name: str, *arguments: Expression, type: SqlType | None = None) -> Call
 _COMPARING = {
     *("eq", "ne", "lt", "le", "gt", "ge", "null_safe_eq", "between", "in", "like", "regexp"),
     *("nullif", "greatest", "least", "find_in_set", "strcmp", "field", "locate", "instr", "position"),
+    *("regexp_instr", "regexp_substr", "regexp_replace"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 import zlib
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -66,10 +67,14 @@ def _ascii(value: bytes) -> int:
 
 def _text_bytes_or_integer(type: SqlType) -> SqlType:
     """HEX shows numbers as numbers and everything else byte by byte."""
-    return BIGINT if type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) else BLOB
+    if type.kind is Kind.DOUBLE:
+        return type
+    return BIGINT if type.kind in (Kind.INTEGER, Kind.DECIMAL) else BLOB
 
 
-def _hex(value: int | bytes) -> str | None:
+def _hex(value: int | float | bytes) -> str | None:
+    if isinstance(value, float):  # It is rounded half away from zero, as nothing else of a DOUBLE is.
+        value = int(value + math.copysign(0.5, value)) if -(2.0**63) < value < 2.0**64 else MASK
     if isinstance(value, int):
         return f"{value & MASK:X}"
     return value.hex().upper() if 2 * len(value) <= MAX_TEXT else None
@@ -176,6 +181,14 @@ def _inet6_ntoa(value: bytes) -> str | None:
     return f"::{IPv4Address(value[12:])}" if is_compatible else str(found)
 
 
+def _is_compatible(value: bytes) -> int:
+    return int(len(value) == 16 and not any(value[:12]) and int.from_bytes(value[12:]) > 1)
+
+
+def _is_mapped(value: bytes) -> int:
+    return int(len(value) == 16 and not any(value[:10]) and value[10:12] == b"\xff\xff")
+
+
 FUNCTIONS = registry(
     implemented("ascii", [BLOB], BIGINT, _ascii),
     implemented("hex", [_text_bytes_or_integer], TEXT, _hex),
@@ -196,5 +209,7 @@ FUNCTIONS = registry(
     implemented("is_ipv4", [TEXT], BIGINT, lambda text: int(isinstance(_address(text), IPv4Address))),
     implemented("is_ipv6", [TEXT], BIGINT, lambda text: int(isinstance(_address(text), IPv6Address))),
     implemented("ord", [TEXT], BIGINT, _ord),
+    implemented("is_ipv4_compat", [BLOB], BIGINT, _is_compatible),
+    implemented("is_ipv4_mapped", [BLOB], BIGINT, _is_mapped),
     Function("char", (2, None), lambda _types: BLOB, _char, by_target=True, refine=_char_type),
 )

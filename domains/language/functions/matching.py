@@ -94,7 +94,8 @@ def _search(contains: Callable[[str], bool]) -> Callable[[str], bool]:
 
 
 @lru_cache(_COMPILED_PATTERNS)
-def _compiled(pattern: str) -> Callable[[str], bool] | HeadraceError:
+def _compiled(pattern: str) -> Any | HeadraceError:
+    """RE2's pattern, or why there is none."""
     if len(pattern) > MOST_PATTERN:
         return Unsupported(
             f"a regular expression of {len(pattern)} characters", hint=f"at most {MOST_PATTERN} are done"
@@ -105,7 +106,7 @@ def _compiled(pattern: str) -> Callable[[str], bool] | HeadraceError:
             hint=f"at most {MOST_SIZE} are done, counted repetitions written out",
         )
     try:
-        return _search(re2.compile(pattern, re2.ASCII, max_mem=_MOST_MEMORY).contains)
+        return re2.compile(pattern, re2.ASCII, max_mem=_MOST_MEMORY)
     except re2.error as error:
         reason = str(error)
     try:
@@ -120,6 +121,12 @@ def _compiled(pattern: str) -> Callable[[str], bool] | HeadraceError:
 
 def searcher(pattern: str) -> Callable[[str], bool] | None:
     """Whether a text has the pattern somewhere; None if it is no pattern that is done."""
+    compiled = compiled_pattern(pattern)
+    return None if compiled is None else _search(compiled.contains)
+
+
+def compiled_pattern(pattern: str) -> Any:
+    """RE2's; None if it is no pattern that is done."""
     compiled = _compiled(pattern)
     return None if isinstance(compiled, HeadraceError) else compiled
 
@@ -259,7 +266,7 @@ def _function(call: Call, type: SqlType) -> Callable[..., object]:
     return like if type is TEXT else by_bytes(like)
 
 
-def _constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
+def constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
     """The constant as text; of a BLOB, each byte is a character."""
     if not isinstance(e, Constant):
         return None
@@ -277,7 +284,7 @@ def _type(call: Call) -> SqlType:
 def _matcher(call: Call) -> Callable[[Any], object] | None:
     """The matcher of a pattern that is known now."""
     type = _type(call)
-    constants = [_constant_text(e, type) for e in call.arguments[1:]]
+    constants = [constant_text(e, type) for e in call.arguments[1:]]
     known = [text for text in constants if text is not None]
     if len(known) < len(constants):
         return None
@@ -315,13 +322,13 @@ def _falsity(emitter: Emitter, call: Call) -> str:
     return emitter.present([text], lambda x: f"not {emitter.bind(matcher)}({x})")
 
 
-def _regexp_type(arguments: tuple[Expression, ...]) -> SqlType:
+def regexp_type(arguments: tuple[Expression, ...]) -> SqlType:
     """Looks at a constant pattern while it is planned.
 
     :raises SqlError: it is no regular expression.
     :raises Unsupported: it is one that is not done.
     """
-    pattern = _constant_text(arguments[1])
+    pattern = constant_text(arguments[1])
     if pattern is not None:
         check(pattern)
     return boolean(tuple(argument.type for argument in arguments))
@@ -329,5 +336,5 @@ def _regexp_type(arguments: tuple[Expression, ...]) -> SqlType:
 
 FUNCTIONS = registry(
     Function("like", (2, 3), boolean, _value, _truth, _falsity),
-    Function("regexp", (2, 2), boolean, _value, _truth, _falsity, refine=_regexp_type),
+    Function("regexp", (2, 2), boolean, _value, _truth, _falsity, refine=regexp_type),
 )

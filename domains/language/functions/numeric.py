@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
+from domains.errors import Unsupported
 from domains.language.exact import EXACT, TOWARDS_ZERO, quantum, rounded
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions.conversion import clamped, converter
@@ -206,12 +208,27 @@ def _conv(text: str, given: int, wanted: int) -> str | None:
     return in_base(number, abs(wanted))
 
 
-def _format(x: int | float | Decimal, decimals: int) -> str:
-    """FORMAT: with a comma after thousands, as in en_US."""
+_SIGNS = {"en_us": None, "de_de": str.maketrans(",.", ".,")}
+"""By a locale in lower case: what FORMAT has for the comma after thousands and the point."""
+
+
+def _format(x: int | float | Decimal, decimals: int, locale: str = "en_US") -> str:
+    """FORMAT: with a comma after thousands, as in en_US; MySQL takes a locale that it does not know for that, too."""
     decimals = max(0, min(decimals, MOST_DECIMALS))
     if isinstance(x, float):
-        return f"{round_double(x, decimals, round):,.{decimals}f}"
-    return f"{Decimal(x).quantize(quantum(decimals), ROUND_HALF_UP, EXACT):,f}"
+        text = f"{round_double(x, decimals, round):,.{decimals}f}"
+    else:
+        text = f"{Decimal(x).quantize(quantum(decimals), ROUND_HALF_UP, EXACT):,f}"
+    signs = _SIGNS[locale.lower()]
+    return text if signs is None else text.translate(signs)
+
+
+def _formatted_type(arguments: tuple[Expression, ...]) -> SqlType:
+    """:raises Unsupported: the locale is another one, or not known before a row is."""
+    locale = arguments[2] if len(arguments) > 2 else None
+    if locale is not None and not (isinstance(locale, Constant) and str(locale.value).lower() in _SIGNS):
+        raise Unsupported("FORMAT by this locale", hint="'en_US' and 'de_DE' are there, or REPLACE the signs")
+    return TEXT
 
 
 def _pi(emitter: Emitter, _call: Call) -> str:
@@ -249,6 +266,6 @@ FUNCTIONS = registry(
     implemented("conv", [TEXT, BIGINT, BIGINT], TEXT, _conv),
     implemented("bin", [TEXT], TEXT, lambda text: _conv(text, 10, 2)),
     implemented("oct", [TEXT], TEXT, lambda text: _conv(text, 10, 8)),
-    implemented("format", [_number, BIGINT], TEXT, _format),
+    replace(implemented("format", [_number, BIGINT, TEXT], TEXT, _format, optional=1), refine=_formatted_type),
     Function("pi", (0, 0), lambda _types: DOUBLE, _pi),
 )

@@ -201,7 +201,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", s
 
 def _soundex(text: str) -> str:
     """The SOUNDEX of MySQL, which cuts it nowhere: the first letter, then the sounds of consonants."""
-    letters = [letter for letter in _upper(text) if letter.isalpha()]
+    letters = [letter.upper() if letter.isascii() else letter for letter in text if letter.isalpha()]
     if not letters:
         return ""
     found, last = letters[0], _SOUNDS.get(letters[0], "0")

@@ -53,12 +53,18 @@ OPERATORS = frozenset(
 )
 """Functions of the engine that SQL writes as operators: their names are no functions of MySQL's."""
 
-VOLATILE = frozenset(["rand", "uuid", "uuid_short", "sleep", "last_insert_id", "connection_id", "row_count"])
+VOLATILE = frozenset(
+    ["rand", "uuid", "uuid_short", "random_bytes", "sleep", "last_insert_id", "connection_id", "row_count"]
+)
 SESSION = frozenset(["database", "schema", "user", "current_user", "session_user", "system_user", "version"])
 
 _REFUSED = {
     **dict.fromkeys(("json_storage_size", "json_storage_free"), "LENGTH(document): it is kept as its text"),
     **dict.fromkeys(("json_schema_valid", "json_schema_validation_report"), "JSON_TYPE and JSON_CONTAINS_PATH"),
+    "weight_string": "compare and sort by the text itself: its collation's weights count",
+    **dict.fromkeys(("load_file", "get_lock", "release_lock", "is_free_lock"), "an answer is made of rows alone"),
+    **dict.fromkeys(("aes_encrypt", "aes_decrypt", "compress", "uncompress"), "store what the application makes"),
+    **dict.fromkeys(("charset", "collation", "coercibility"), "SHOW FULL COLUMNS names a column's collation"),
 }
 """Functions of MySQL's that are not there, and what to use."""
 
@@ -79,6 +85,7 @@ NODES: tuple[type[exp.Expr], ...] = (
     exp.Trim,
     exp.StrPosition,
     exp.Extract,
+    exp.Soundex,
     exp.CurrentTimestamp,
     exp.CurrentDate,
     exp.CurrentTime,
@@ -111,6 +118,8 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
         return name, [part for part in (node.this, node.args.get("expression")) if part]
     if isinstance(node, exp.StrPosition):
         return "locate", [part for part in (node.args.get("substr"), node.this, node.args.get("position")) if part]
+    if isinstance(node, exp.Soundex):  # a SOUNDS LIKE b
+        return "soundex", [node.this]
     if isinstance(node, exp.Extract):
         return "extract", [node.this, node.args["expression"]]
     return _WITHOUT_PARENTHESES[type(node)], []

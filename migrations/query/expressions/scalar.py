@@ -278,8 +278,6 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         raise _misplaced(node, setting)
     if name == "interval":
         return _place_among(node, [scalar(part, scope, setting) for part in parts])
-    if name == "regexp" and len(parts) == 3:
-        return _matched(parts, scope, setting)
     calls.check(name)
     if name in calls.SHIFTS:
         if len(parts) != 2:
@@ -290,6 +288,8 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         return calls.shifted(value, _amount(by, scope, setting), by, back=calls.SHIFTS[name])
     unit = calls.leading_unit(name, parts)
     arguments = [scalar(part, scope, setting) for part in (parts if unit is None else parts[1:])]
+    if len(arguments) == _WITH_FLAGS.get(name):
+        arguments = _with_flags(node, arguments)
     name, arguments = calls.ordered(name, unit, arguments)
     return call(name, *documents.prepared(name, arguments))
 
@@ -307,19 +307,22 @@ def _place_among(node: exp.Expr, arguments: Sequence[Expression]) -> Expression:
 
 
 _FLAGS = {"i": "(?i)", "c": "", "m": "(?m)", "n": "(?s)"}
-"""What the letters behind REGEXP_LIKE's pattern are before it."""
+"""What the letters behind a regular expression are before it."""
+_WITH_FLAGS = {"regexp": 3, "regexp_instr": 6, "regexp_substr": 5, "regexp_replace": 6}
+"""Arguments of a function whose last one is such letters."""
 
 
-def _matched(parts: Sequence[exp.Expr], scope: Scope, setting: Setting) -> Expression:
-    text, pattern, letters = (scalar(part, scope, setting) for part in parts)
+def _with_flags(node: exp.Expr, arguments: Sequence[Expression]) -> list[Expression]:
+    text, pattern, *others, letters = arguments
+    name = node.name.upper()
     if not isinstance(letters, Constant) or not isinstance(letters.value, str):
-        raise Unsupported("REGEXP_LIKE with flags that are no text of their own", hint="write them: 'i'")
+        raise Unsupported(f"{name} with flags that are no text of their own", hint="write them: 'i'")
     if not set(letters.value) <= _FLAGS.keys():
-        raise Unsupported(f"the flags {letters.value!r} of REGEXP_LIKE", hint="c, i, m and n are there")
+        raise Unsupported(f"the flags {letters.value!r} of {name}", hint="c, i, m and n are there")
     cases = [letter for letter in letters.value if letter in "ci"][-1:]
     found = [_FLAGS[letter] for letter in (*cases, *sorted(set(letters.value) - {"c", "i"}))]
     prefix = "".join(found)
-    return call("regexp", text, call("concat", literals.text(prefix), pattern) if prefix else pattern)
+    return [text, call("concat", literals.text(prefix), pattern) if prefix else pattern, *others]
 
 
 def _amount(by: exp.Expr, scope: Scope, setting: Setting) -> Expression:

@@ -60,7 +60,11 @@ def _spelled_out(text: str, units: tuple[str, ...]) -> list[tuple[int, str]]:
     if len(found) == len(units) and units[-1] == "MICROSECOND":
         found[-1] = found[-1].ljust(6, "0")
     sign = -1 if text.lstrip().startswith("-") else 1
-    return [(sign * int(number), unit) for number, unit in zip(found, units[len(units) - len(found) :], strict=True)]
+    named = list(zip(found, units[len(units) - len(found) :], strict=True))
+    if units == COMPOUND["YEAR_MONTH"]:
+        # One step: 14 months before 2024-02-29 is 2022-12-29, by way of 2023-02-28 it would be a day sooner.
+        return [(sign * sum(int(n) * _MONTHS[unit] for n, unit in named), "MONTH")]
+    return [(sign * int(number), unit) for number, unit in named]
 
 
 def unit_of(e: Expression, *, compound: bool = True) -> str:
@@ -180,17 +184,31 @@ def difference(a: str, b: str, unit: str) -> int:
 
 
 def _difference_type(arguments: tuple[Expression, ...]) -> SqlType:
-    """:raises Unsupported: the unit is not one."""
-    unit_of(arguments[0], compound=False)
+    """:raises Unsupported: the unit is not one, or a TIME's day would decide."""
+    unit = unit_of(arguments[0], compound=False)
+    if _are_times(arguments[1:]) and unit not in _MONTHS:
+        return BIGINT
     for argument in arguments[1:]:
         refuse_day_of_time(argument.type, DATETIME)
     return BIGINT
 
 
+def _are_times(arguments: tuple[Expression, ...]) -> bool:
+    """Of the same day, to MySQL: their difference does not depend on which."""
+    return all(argument.type.kind is Kind.TIME for argument in arguments)
+
+
+def _difference_of_times(a: timedelta, b: timedelta, unit: str) -> int:
+    span, size = micros_of(b) - micros_of(a), _MICROSECONDS[unit]
+    return span // size if span >= 0 else -(-span // size)
+
+
 def _timestamp_difference(emitter: Emitter, call: Call) -> str:
     unit = emitter.bind(unit_of(call.arguments[0], compound=False))
-    sources = [emitter.as_type(e, DATETIME) for e in call.arguments[1:]]
-    return emitter.strict(sources, lambda a, b: f"{emitter.bind(difference)}({a}, {b}, {unit})")
+    are_times = _are_times(call.arguments[1:])
+    between = emitter.bind(_difference_of_times if are_times else difference)
+    sources = [emitter.as_type(e, TIME if are_times else DATETIME) for e in call.arguments[1:]]
+    return emitter.strict(sources, lambda a, b: f"{between}({a}, {b}, {unit})")
 
 
 # --- EXTRACT of several parts ---------------------------------------------------------------------------------------
