@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from domains.engine.lifecycle.expected import asks_more, new_keys
+from domains.engine.lifecycle.expected import asks_more, sought
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.language.types import Column, TableColumn, TableSchema
 from domains.plan import commands
@@ -26,7 +26,7 @@ from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, asks, frozen, plan_view
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
-from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred
+from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     AlterTableStatement,
@@ -323,6 +323,7 @@ class _Work:
         self.relents: list[PlanStep] = []
         self.made: set[str] = set()
         """Tables that come with this entry, and have no rows."""
+        self.altered = dict[str, TableSchema]()  # Others that it has altered, as they are stored.
         self.drops: list[PlanStep] = []
         self.gone: dict[str, None] = {}
         self.readers: dict[str, None] = {}
@@ -381,7 +382,7 @@ class _Work:
             self._forget(view)
         self.state.catalog = self.state.catalog.with_table(schema)
         self.meanings.clear()
-        if asks_more(before, schema) and schema.name not in self.made:
+        if schema.name not in self.made:
             self._check_rows(before, schema)
         self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
         for columns in dict.fromkeys((*schema.unique, *schema.indexes)):
@@ -391,8 +392,12 @@ class _Work:
     def _check_rows(self, before: TableSchema, schema: TableSchema) -> None:
         """Before anything is decided; writes go on meanwhile (``domains/engine/lifecycle/expected.py``)."""
         name, shards = schema.name, self.state.shards
+        stored = self.altered.setdefault(name, before)
+        refuse_unread(stored, schema, self.altered, self.state.catalog)
+        if not asks_more(stored, schema):
+            return
         self.checks += at_table(schema, shards, commands.Expect(schema), f"expect more of table {name}")
-        for columns in new_keys(before, schema):
+        for columns in sought(stored, schema):
             self.checks += build_index(schema, columns, shards)
         check = commands.CheckRows(name, SLICE_ROWS)
         self.checks += at_table(schema, shards, check, f"check the rows of table {name}", sliced=True)
@@ -420,8 +425,7 @@ class _Work:
         schema = catalog.table(name)
         self.state.catalog = self.state.catalog.without_table(name)
         self.meanings.clear()
-        command = commands.DropTable(schema.name)
-        self.drops.extend(at_table(schema, self.state.shards, command, f"drop table {schema.name}"))
+        self.drops += at_table(schema, self.state.shards, commands.DropTable(schema.name), f"drop table {schema.name}")
 
     def _create_view(self, statement: CreateView) -> None:
         definition = statement.definition
@@ -468,9 +472,8 @@ class _Work:
         named = [reader.name for reader in readers if not reader.ad_hoc]
         if named and not cascade:
             raise StillInUse(f'{_called(named)} view "{name}"', hint=_dropped_first(named))
-        for reader in readers:
-            self._forget(reader)
-        self._forget(view)
+        for each in (*readers, view):
+            self._forget(each)
 
     def _forget(self, view: ViewDefinition) -> None:
         self.state.catalog = self.state.catalog.without_view(view.name)

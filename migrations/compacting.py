@@ -110,6 +110,9 @@ def _effect(
         if there.get(name) is now.get(name):
             continue
         effect.names.add(name)
+        table = after.catalog.tables.get(name)
+        for key in table.foreign_keys if table is not None else ():
+            effect.needs.update(owners.get(key.parent.lower(), ()) if key.enforced else ())
         own = owners.get(name, [])
         if name in before.catalog.tables and name in now:
             effect.alters = True

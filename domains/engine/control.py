@@ -67,7 +67,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case Expect(schema=schema):
             earlier = domain.expected.get(schema.name)
             added = () if earlier is None else earlier.added
-            domain.expected[schema.name] = Expected(domain.store.table(schema.name), schema, added)
+            domain.expected[schema.name] = Expected(domain.store, schema, added)
         case CheckRows(table=table, limit=limit):
             progress = domain.expected[table].check_stored(limit)
         case Relent(table=table):

@@ -212,8 +212,8 @@ class Domain:
                     done = change_related(self.written, packet.operation)
                 else:
                     done = change_table(known, packet.operation)
-                for name, expected in self.expected.items():
-                    expected.check_write(done.tables.get(self.written.known(name), ()))
+                for expected in self.expected.values():
+                    expected.check_write({each.schema.name: deltas for each, deltas in done.tables.items()})
                 if once is not None:
                     stored.remember(once.stream, once.number)
                 if done.tables:

@@ -78,6 +78,19 @@ def shown(state: State) -> list[object]:
         ),
         ([TABLE, *["ALTER TABLE t ADD COLUMN c INT", "ALTER TABLE t DROP COLUMN c"] * 3], 7),
         ([TABLE, "CREATE TABLE u (x INT)", "CREATE VIEW w AS SELECT x FROM u", "DROP VIEW w", "DROP TABLE u"], 2),
+        # A table cannot be made without that which its foreign key names.
+        (
+            [
+                TABLE,
+                "CREATE TABLE p (x INT PRIMARY KEY)",
+                "CREATE TABLE c (x INT)",
+                "ALTER TABLE c ADD CONSTRAINT k FOREIGN KEY (x) REFERENCES p (x)",
+                "ALTER TABLE c DROP FOREIGN KEY k",
+                "DROP TABLE p",
+                *["CREATE TABLE u (x INT)", "DROP TABLE u"] * 9,
+            ],
+            7,
+        ),
     ],
 )
 @pytest.mark.parametrize("shards", [1, 3])

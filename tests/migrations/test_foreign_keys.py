@@ -137,6 +137,53 @@ def test_what_a_foreign_key_needs_stays(sql: str) -> None:
     assert "FOREIGN KEY (`y`)" in schema_text(renamed.catalog)
 
 
+COMING = [
+    ("ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (a) ON DELETE CASCADE", ["Expect", "BuildIndex", "CheckRows"]),
+    ("ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (a) NOT ENFORCED", []),
+    ("ALTER TABLE c ADD COLUMN y INT, ADD FOREIGN KEY (y) REFERENCES p (a)", []),
+    ("ALTER TABLE c ADD COLUMN y INT REFERENCES p (a)", []),
+    ("ALTER TABLE p ADD COLUMN z INT;ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (a)", ["Expect"]),
+    ("ALTER TABLE p ADD UNIQUE (b); ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (b)", ["Expect"]),
+    ("CREATE TABLE q (i INT PRIMARY KEY); ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES q (i)", ["Expect"]),
+    ("CREATE TABLE q (x INT); ALTER TABLE q ADD FOREIGN KEY (x) REFERENCES p (a)", []),
+]
+
+
+@pytest.mark.parametrize(("sql", "first"), COMING, ids=[each[0] for each in COMING])
+def test_stored_rows_are_checked_before_it_is_decided(sql: str, first: list[str]) -> None:
+    state = state_of("CREATE TABLE p (a INT PRIMARY KEY, b INT)", "CREATE TABLE c (x INT, n INT)")
+    change = change_of(state, RecipeEntry((sql,)), one_domain)
+    steps = [type(step.command).__name__ for step in change.checks]
+    assert steps[: len(first)] == first
+    assert bool(steps) == bool(first)
+
+
+UNREAD = [
+    ("ALTER TABLE c ADD COLUMN y INT DEFAULT 1, ADD FOREIGN KEY (y) REFERENCES p (a)", "comes with values"),
+    ("ALTER TABLE p ADD COLUMN z INT, ADD UNIQUE (z); ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (z)", "adds or"),
+    ("ALTER TABLE p RENAME COLUMN a TO z; ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (z)", "adds or renames"),
+    ("ALTER TABLE p RENAME COLUMN a TO z, ADD FOREIGN KEY (b) REFERENCES p (z)", "adds or renames"),
+]
+
+
+@pytest.mark.parametrize(("sql", "why"), UNREAD, ids=[each[0] for each in UNREAD])
+def test_what_stored_rows_cannot_be_checked_by_is_refused(sql: str, why: str) -> None:
+    state = state_of("CREATE TABLE p (a INT PRIMARY KEY, b INT)", "CREATE TABLE c (x INT, n INT)")
+    with pytest.raises(Unsupported, match=why):
+        change_of(state, RecipeEntry((sql,)), one_domain)
+
+
+def test_tables_that_name_each_other_are_made_again() -> None:
+    texts = [
+        "CREATE TABLE a (id INT PRIMARY KEY, b INT)",
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT REFERENCES a (id))",
+        "ALTER TABLE a ADD CONSTRAINT k FOREIGN KEY (b) REFERENCES b (id) ON DELETE SET NULL",
+    ]
+    catalog = state_of(*texts).catalog
+    again = state_of(*(text for text in schema_text(catalog).split(";") if text.strip())).catalog
+    assert dict(again.tables) == dict(catalog.tables)
+
+
 def test_a_recipe_of_an_earlier_version_has_keys_that_are_not_enforced() -> None:
     texts = (
         "CREATE TABLE t (id INT PRIMARY KEY REFERENCES none, n INT NOT NULL, CONSTRAINT f FOREIGN KEY (n) REFERENCES "

@@ -127,9 +127,11 @@ def strange_tables(known: Collection[str], report: DomainReport) -> list[str]:
 
 
 def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list[PlanStep]:
-    """Steps for new and changed tables that were decided but not carried out everywhere."""
+    """Steps for new and changed tables that were decided but not carried out everywhere. New ones come first: others
+    may refer to them from now on."""
     there = {schema.name: schema for schema in report.tables}
     steps: list[PlanStep] = []
+    altered: list[PlanStep] = []
     for name, schema in tables_of(state, domain).items():
         former = name in there and not there[name].is_the_table(schema)
         if former:
@@ -137,10 +139,10 @@ def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list
         if name not in there or former:
             steps.append(PlanStep(domain, CreateTable(schema), f"domain {domain}: create table {name}"))
         elif there[name] != schema:
-            steps.append(PlanStep(domain, AlterTable(schema), f"domain {domain}: alter table {name}"))
+            altered.append(PlanStep(domain, AlterTable(schema), f"domain {domain}: alter table {name}"))
         elif name in report.expected:  # What was decided is kept on to, without a step between.
             steps.append(PlanStep(domain, Relent(name), f"domain {domain}: leave table {name} as it is"))
-    return steps
+    return steps + altered
 
 
 def drop_steps(state: State, domain: DomainIndex, report: DomainReport) -> list[PlanStep]:

@@ -6,16 +6,18 @@
        │    every write is checked from here on               │ the same rules, as the table's own
        └───────────── Relent: as if nothing had been ─────────┘
 
-ADD UNIQUE, PRIMARY KEY and CHECK and NOT NULL are true of a table only if they are true of every row, and writes go on
-while rows are read. The invariant that excludes the race, in each shard of the table:
+ADD UNIQUE, PRIMARY KEY, CHECK and FOREIGN KEY and NOT NULL are true of a table only if they are true of every row, and
+writes go on while rows are read. The invariant that excludes the race, in each shard of the table:
 
     *From the step of* ``Expect`` *until* ``AlterTable`` *or* ``Relent`` *no step commits a row that breaks the schema
     to come, and* ``CheckRows`` *reads each row that was stored at* ``Expect`` *and is there still.*
 
 So once it has read them all, every row fulfils the schema: it was read, or it was checked as it came. Two rows of one
 unique key are found by whichever of them is looked at last: the one that is read looks the key up in the index, which
-is complete before the first row is read; the one that is written does so from then on. That it stays true until the
-decision is why writes are refused, and do not just end the migration: a decided recipe can no longer fail.
+is complete before the first row is read; the one that is written does so from then on. The same holds for a row that
+names another by a foreign key: it looks the other up when it is read, or written, and a write that takes the other away
+looks for rows that name it. That it stays true until the decision is why writes are refused, and do not just end the
+migration: a decided recipe can no longer fail.
 
 It is lost with its domain. A cluster decides only in the stable epoch in which it was checked, and a domain that is
 opened anew takes no write before its tables are as decided (``controller/cluster/leader/recovery.py``).
@@ -23,15 +25,15 @@ opened anew takes no write before its tables are as decided (``controller/cluste
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from domains.engine.writing.written import row_condition
-from domains.errors import ConstraintViolation
-from domains.language.types import Delta, Row, TableSchema, collations_of
+from domains.errors import ConstraintViolation, Unsupported
+from domains.language.types import Delta, ForeignKey, Row, TableSchema, collations_of
 from domains.plan.commands import Progress
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
-from domains.store.storage import TableStore, added_values
+from domains.store.storage import Store, TableStore, added_values
 
 NAMED_ROWS = 10
 """Rows that break a schema to come which an error names."""
@@ -49,18 +51,115 @@ def newly_required(before: TableSchema, after: TableSchema) -> list[int]:
     return [at for at in stored if before.columns[at].nullable and not after.columns[at].nullable]
 
 
+def new_foreign_keys(before: TableSchema, after: TableSchema) -> list[ForeignKey]:
+    """Enforced ones that come, of columns that are stored already. (In a column that comes stored rows have NULL, and
+    so name no row: ``refuse_unread`` of the planner.)"""
+    come = [key for key in after.foreign_keys if key.enforced and key not in before.foreign_keys]
+    return [key for key in come if max(key.columns) < len(before.columns)]
+
+
 def asks_more(before: TableSchema, after: TableSchema) -> bool:
     """Whether rows of the one may break the other."""
     checks = set(after.checks) - set(before.checks)
-    return bool(checks or new_keys(before, after) or newly_required(before, after))
+    return bool(checks or sought(before, after) or newly_required(before, after) or _unread_keys(before, after))
+
+
+def _unread_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
+    """Keys that become unique in which all stored rows get the same values for the columns that come."""
+    padding = dict(enumerate(added_values(before, after), len(before.columns)))
+    come = [key for key in after.unique if max(key) >= len(before.columns)]
+    return [key for key in come if all(padding.get(at, "") is not None for at in key)]
+
+
+def sought(before: TableSchema, after: TableSchema) -> list[Columns]:
+    """The columns by which rows are looked up meanwhile."""
+    return [*new_keys(before, after), *(key.columns for key in new_foreign_keys(before, after))]
+
+
+def _counted(
+    stored: TableStore, columns: Columns, key_of: Callable[[Row], Row], keys: Iterable[Row], deltas: Iterable[Delta]
+) -> dict[Row, int]:
+    """How many rows have each of these keys once the deltas are applied."""
+    wanted = list(keys)
+    found = stored.find_many(columns, wanted)
+    counts = {key: sum(weight for _, weight in rows) for key, rows in zip(wanted, found, strict=True)}
+    for row, weight in deltas:
+        if (key := key_of(row)) in counts:
+            counts[key] += weight
+    return counts
+
+
+class _KeyToCome:
+    """A foreign key that is expected of two tables of one shard, or of one that names itself."""
+
+    def __init__(self, stored: TableStore, schema: TableSchema, key: ForeignKey, store: Store) -> None:
+        self._child = stored
+        self._schema = schema
+        self._key = key
+        self._child_key = key_function(key.columns, collations_of(schema.columns))
+        self._parent: TableStore | None = None
+        """None: it comes with the same change, and has no rows."""
+        self._unique: Columns = ()
+        for parent in store.tables():
+            if parent.name.lower() == key.parent.lower():
+                places = [parent.position(name) for name in key.key]
+                self._unique = tuple([at for at in places if at is not None])
+                assert len(self._unique) == len(places), f"{parent.name} is stored without what {key.name} names"
+                self._parent = store.table(parent.name)
+                self._parent_key = key_function(self._unique, collations_of(parent.columns))
+
+    def orphans(self, rows: Iterable[Row], deltas: Sequence[Delta] = ()) -> Iterator[str]:
+        """Of rows of the child those that name no row of the parent, once that has changed by these deltas."""
+        named = {key: row for row in rows if None not in (key := self._child_key(row))}
+        counts: Mapping[Row, int] = {}
+        if self._parent is not None:
+            counts = _counted(self._parent, self._unique, self._parent_key, named, deltas)
+        for key, row in named.items():
+            if not counts.get(key):
+                yield (
+                    f'foreign key "{self._key.name}" names no row of table "{self._key.parent}": '
+                    f"{self._said(row)} in {_shown(row, self._schema.live())}"
+                )
+
+    def broken(self, changes: Mapping[str, Sequence[Delta]]) -> Iterator[str]:
+        """By a write of several tables, by name."""
+        own = changes.get(self._schema.name, ())
+        others = changes.get(self._parent.schema.name, ()) if self._parent is not None else ()
+        yield from self.orphans([row for row, weight in own if weight > 0], others)
+        if self._parent is None or not self._child.has_index(self._key.columns):
+            return  # All rows are read once it is complete.
+        gone = {key: row for row, weight in others if weight < 0 and None not in (key := self._parent_key(row))}
+        left = _counted(self._parent, self._unique, self._parent_key, gone, others)
+        gone = {key: row for key, row in gone.items() if not left[key]}
+        live = self._parent.schema.live()
+        for key, count in _counted(self._child, self._key.columns, self._child_key, gone, own).items():
+            if count > 0:
+                yield (
+                    f'by foreign key "{self._key.name}" {count} rows of "{self._schema.name}" name the row '
+                    f'{_shown(gone[key], live)} of "{self._key.parent}"'
+                )
+
+    def _said(self, row: Row) -> str:
+        names = [f'"{self._schema.columns[at].name}"' for at in self._key.columns]
+        return f"{', '.join(names)} is {_shown(row, self._key.columns)}"
 
 
 class Expected:
     """What is expected of one shard of a table that is to have another schema."""
 
-    def __init__(self, stored: TableStore, schema: TableSchema, added: Collection[Columns] = ()) -> None:
-        """``added`` are indexes that an earlier change has begun, which this one follows in its turn."""
+    def __init__(self, store: Store, schema: TableSchema, added: Collection[Columns] = ()) -> None:
+        """``added`` are indexes that an earlier change has begun, which this one follows in its turn.
+
+        :raises Unsupported: a unique key comes together with a column that has one value in all stored rows.
+        """
+        stored = store.table(schema.name)
         before = stored.schema
+        for key in _unread_keys(before, schema):
+            names = ", ".join(f'"{schema.columns[at].name}"' for at in key)
+            raise Unsupported(
+                f"a unique key {names} of a column that comes with one value for all stored rows",
+                hint="ADD COLUMN first, UPDATE the rows, then ADD UNIQUE",
+            )
         self._stored = stored
         self._schema = schema
         self._padding = added_values(before, schema)
@@ -68,7 +167,8 @@ class Expected:
         self._checks = [(check, row_condition(check)) for check in schema.checks if check not in before.checks]
         collations = collations_of(before.columns)
         self.unique = [(key, key_function(key, collations)) for key in new_keys(before, schema)]
-        self.added = {*added, *(key for key, _ in self.unique if not stored.has_index(key))}
+        self._keys = [_KeyToCome(stored, schema, key, store) for key in new_foreign_keys(before, schema)]
+        self.added = {*added, *(key for key in sought(before, schema) if not stored.has_index(key))}
         """Indexes that are there for this."""
         self._cursor: bytes | None = None
         self._broken: dict[str, None] = {}
@@ -76,13 +176,15 @@ class Expected:
         for key in self.added:
             stored.add_index(key)
 
-    def check_write(self, deltas: Sequence[Delta]) -> None:
-        """Check a write that is worked out and not staged.
+    def check_write(self, changes: Mapping[str, Sequence[Delta]]) -> None:
+        """Check a write that is worked out and not staged, by the tables that it changes.
 
         :raises ConstraintViolation: it would leave a row that breaks the schema to come.
         """
+        deltas = changes.get(self._schema.name, ())
         come = [row for row, weight in deltas if weight > 0]
         why = next((why for row in come if (why := self._misfit(row))), "") or next(self._doubled(come, deltas), "")
+        why = why or next((why for key in self._keys for why in key.broken(changes)), "")
         if why:
             raise ConstraintViolation(
                 f'an ALTER TABLE of "{self._schema.name}" that is being carried out asks for more: {why}',
@@ -98,6 +200,7 @@ class Expected:
         rows = [row for row, _ in part]
         self._broken.update((why, None) for row in rows if (why := self._misfit(row)))
         self._broken.update((why, None) for why in self._doubled(rows, ()))
+        self._broken.update((why, None) for key in self._keys for why in key.orphans(rows))
         if self._broken and (self._cursor is None or len(self._broken) >= NAMED_ROWS):
             named = list(self._broken)[:NAMED_ROWS]
             more = ", and more" if len(self._broken) > NAMED_ROWS or self._cursor is not None else ""
@@ -124,16 +227,9 @@ class Expected:
             if not self._stored.has_index(key):
                 continue  # All rows are read once it is complete.
             spelled = {value: row for row in rows if None not in (value := key_of(row))}
-            wanted = list(spelled)
-            if not wanted:
+            if not spelled:
                 continue
-            counts = {
-                value: sum(weight for _, weight in found)
-                for value, found in zip(wanted, self._stored.find_many(key, wanted), strict=True)
-            }
-            for row, weight in deltas:
-                if (value := key_of(row)) in counts:
-                    counts[value] += weight
+            counts = _counted(self._stored, key, key_of, spelled, deltas)
             names = ", ".join(f'"{self._schema.columns[at].name}"' for at in key)
             kind = "primary key" if key == self._schema.shown_key else "unique key"
             for value, count in counts.items():

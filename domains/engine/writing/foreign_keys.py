@@ -98,7 +98,7 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
 
 def _react(together: _Together, moved: _Moved, pending: deque[_Moved]) -> None:
     for reference in moved.change.written.children:
-        key_of = key_function(reference.unique)
+        key_of, spelled = reference.parent_key, key_function(reference.unique)
         gone: set[Row] = set()
         keys: dict[Row, Row] = {}
         for old, new in moved.rows.items():
@@ -107,7 +107,7 @@ def _react(together: _Together, moved: _Moved, pending: deque[_Moved]) -> None:
                 continue
             if new is None:
                 gone.add(before)
-            elif (now := key_of(new)) != before:
+            elif (now := spelled(new)) != spelled(old):  # Another spelling of a key is a change of it, as in InnoDB.
                 keys[before] = now
         for reaction, some in ((reference.key.on_delete, dict.fromkeys(gone)), (reference.key.on_update, keys)):
             if some and reaction in _REFUSING:
@@ -136,7 +136,7 @@ def _follow(
             "have begun",
             hint=f"a cascade has at most {DEEPEST} levels: write the rows further down first",
         )
-    key_of = key_function(reference.columns)
+    key_of = reference.child_key
     became: dict[Row, Row | None] = {}
     for row in found:
         new_key = keys[key_of(row)]
@@ -189,7 +189,7 @@ def _check_kept(together: _Together) -> None:
 
 def _check_parents(together: _Together, change: TableChange) -> None:
     for reference in change.written.parents:
-        key_of = key_function(reference.columns)
+        key_of = reference.child_key
         named = {key: row for row, weight in change.deltas.items() if weight > 0 and None not in (key := key_of(row))}
         if not together.replaced:  # What a row has named before it was changed, consequences have looked after.
             for row, weight in change.deltas.items():
@@ -204,15 +204,15 @@ def _check_parents(together: _Together, change: TableChange) -> None:
 
 def _ask_row_by_row(together: _Together, change: TableChange, operation: Insert) -> None:
     """A row that names no row is left out, or listed, and the others are inserted."""
-    references = [(each, key_function(each.columns)) for each in change.written.parents]
-    for reference, key_of in references:
-        named = dict.fromkeys(key for row in operation.rows if None not in (key := key_of(row)))
+    references = change.written.parents
+    for reference in references:
+        named = dict.fromkeys(key for row in operation.rows if None not in (key := reference.child_key(row)))
         together.of(reference.parent).look_up(reference.unique, named)
 
     def orphan(row: Row) -> ConstraintViolation | None:
-        for reference, key_of in references:
-            key = key_of(row)
-            names_itself = reference.parent == reference.child and key == key_function(reference.unique)(row)
+        for reference in references:
+            key = reference.child_key(row)
+            names_itself = reference.parent == reference.child and key == reference.parent_key(row)
             if None in key or names_itself:
                 continue
             if together.of(reference.parent).find(reference.unique, key) is None:

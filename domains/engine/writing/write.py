@@ -14,7 +14,7 @@ from typing import assert_never
 from domains.engine.writing.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
-from domains.language.types import Delta, Row
+from domains.language.types import Delta, Row, collations_of
 from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
@@ -157,7 +157,7 @@ class TableChange:
     def having(self, columns: Columns, keys: Collection[Row]) -> Entry:
         """The rows with one of these keys (no NULLs in them), as of now within the operation."""
         found: Entry = {row: n for rows in self.table.find_many(columns, list(keys)) for row, n in rows}
-        key_of = key_function(columns)
+        key_of = key_function(columns, collations_of(self.schema.columns))
         for row, weight in self.deltas.items():
             if key_of(row) in keys:
                 add_row(found, row, weight)

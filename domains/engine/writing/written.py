@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from domains.errors import Unavailable
 from domains.language.coercion import coerce
 from domains.language.compile import compile_expression
 from domains.language.expressions import Constant, Expression, Field
@@ -62,6 +63,9 @@ class KeyReference:
     parent: str
     unique: Columns
     """The unique key of the parent that the child's columns name."""
+    child_key: Callable[[Row], Row] = field(compare=False)
+    parent_key: Callable[[Row], Row] = field(compare=False)
+    """Equal for two rows if the one names the other. (The columns' types are the same, and so are their collations.)"""
 
     @classmethod
     def of(cls, child: TableSchema, key: ForeignKey, parent: TableSchema) -> KeyReference:
@@ -69,7 +73,9 @@ class KeyReference:
         for unique in (parent.primary_key, *parent.unique):
             if len(unique) == len(places) and set(unique) == set(places):
                 columns = tuple([key.columns[places.index(at)] for at in unique])
-                return cls(key, child.name, columns, parent.name, unique)
+                own, others = (collations_of(schema.columns) for schema in (child, parent))
+                keys = key_function(columns, own), key_function(unique, others)
+                return cls(key, child.name, columns, parent.name, unique, *keys)
         raise AssertionError(f"foreign key {key.name} names no unique key of {parent.name}")
 
 
@@ -83,15 +89,22 @@ class WrittenTables(dict[str, WrittenTable]):
         self._shards = shards
 
     def made(self, name: str) -> WrittenTable:
-        """The table as it is now. All are to be cleared when any is created, altered or dropped."""
+        """The table as it is now. All are to be cleared when any is created, altered or dropped.
+
+        :raises Unavailable: a foreign key of it names a table that is decided, and not made here yet."""
         stored = self._store.table(name)
         base = base_shard(stored.schema.name, stored.schema.generation, self._shard, self._shards)
         table = self[name] = WrittenTable(stored, base, self._shard, self._shards)
         schemas = {schema.name.lower(): schema for schema in self._store.tables()}
         for child in schemas.values():
             for key in child.foreign_keys:
-                if key.enforced and name in (child.name, schemas[key.parent.lower()].name):
-                    reference = KeyReference.of(child, key, schemas[key.parent.lower()])
+                parent = schemas.get(key.parent.lower())
+                if key.enforced and parent is None and child.name == name:
+                    raise Unavailable(
+                        f'table "{key.parent}", which "{name}" refers to, is being made', hint="try again"
+                    )
+                if key.enforced and parent is not None and name in (child.name, parent.name):
+                    reference = KeyReference.of(child, key, parent)
                     if reference.child == name:
                         table.parents.append(reference)
                     if reference.parent == name:

@@ -6,11 +6,10 @@ positions, and a new column always comes last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
-from domains.language.types import ForeignKey, TableColumn, TableSchema
+from domains.language.types import TableColumn, TableSchema
 from migrations.catalog import Catalog
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
@@ -29,7 +28,6 @@ from migrations.statements.definitions.ddl import (
     with_foreign_keys,
     with_index,
 )
-from migrations.statements.definitions.foreign_keys import NOT_ENFORCED
 from migrations.statements.definitions.keys import (
     PRIMARY,
     dropped_name,
@@ -61,10 +59,8 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     for action in actions:
         schema = _act(schema, action, catalog.shards)
         if isinstance(action, exp.AddConstraint | exp.ColumnDef):
-            known = schema.foreign_keys
             items = action.expressions if isinstance(action, exp.AddConstraint) else [action]
             schema = with_foreign_keys(schema, items, catalog)
-            _refuse_enforced(schema, schema.foreign_keys[len(known) :])
     return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
 
 
@@ -149,16 +145,6 @@ def _act(schema: TableSchema, action: exp.Expr, shards: int) -> TableSchema:
         f"ALTER TABLE … {names.get(type(action)) or words(action)}",
         hint="columns and indexes can be added, changed and dropped",
     )
-
-
-def _refuse_enforced(schema: TableSchema, added: Sequence[ForeignKey]) -> None:
-    """:raises Unsupported: a foreign key is to be enforced, of rows that are stored already."""
-    for key in added:
-        if key.enforced:
-            raise Unsupported(
-                f'foreign key "{key.name}" for table "{schema.name}", which exists',
-                hint=f"declare it in CREATE TABLE, or {NOT_ENFORCED}",
-            )
 
 
 def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:

@@ -16,11 +16,12 @@ REFERENCES behind a column is a foreign key too, as in MariaDB and MySQL 9; MySQ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from domains.errors import AlreadyExists, SqlError, StillInUse, UnknownName, Unsupported
 from domains.language.types import ForeignKey, Kind, Reaction, SqlType, TableSchema
+from domains.store.storage import added_values
 from migrations.catalog import Catalog, unknown
 from migrations.parse.reading import Parsed, exp, nodes
 from migrations.parse.writing import quote
@@ -162,11 +163,6 @@ def _resolved(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> For
                 f'"{parent.name}.{two.name}" is {two.type}',
                 hint="declare both with one type",
             )
-        if one.type.collation is not None:
-            raise Unsupported(
-                f'foreign key "{foreign.name}" on column "{one.name}", whose collation is {one.type.collation}',
-                hint=f"declare both columns COLLATE utf8mb4_bin, or the key {NOT_ENFORCED}",
-            )
     return replace(foreign, parent=parent.name, key=tuple(parent.columns[at].name for at in places))
 
 
@@ -239,6 +235,29 @@ def refuse_referred(catalog: Catalog, name: str, what: str) -> None:
             raise StillInUse(
                 f'foreign key "{key.name}" of table "{child.name}" names table "{name}", which cannot be {what}',
                 hint=f'ALTER TABLE {child.name} DROP FOREIGN KEY {key.name} first, or drop "{child.name}"',
+            )
+
+
+def refuse_unread(
+    before: TableSchema, after: TableSchema, altered: Mapping[str, TableSchema], catalog: Catalog
+) -> None:
+    """:raises Unsupported: a foreign key comes that stored rows cannot be checked by: a column of its table has values
+    only once the change is made; or the parent, which the same change has altered, is stored without what it names."""
+    padding = dict(enumerate(added_values(before, after), len(before.columns)))
+    for key in after.foreign_keys:
+        if not key.enforced or key in before.foreign_keys:
+            continue
+        parent = parent_of(after, key, catalog)
+        stored = altered.get(parent.name, parent)
+        if any(stored.position(name) != parent.position(name) for name in key.key):
+            raise Unsupported(
+                f'foreign key "{key.name}" names a column of "{key.parent}" that the same migration adds or renames',
+                hint=f"ALTER TABLE {key.parent} in a migration before it",
+            )
+        if all(padding.get(at, "") is not None for at in key.columns) and not padding.keys().isdisjoint(key.columns):
+            raise Unsupported(
+                f'foreign key "{key.name}" of a column that comes with values',
+                hint="ADD COLUMN in a migration before it, or with DEFAULT NULL",
             )
 
 

@@ -7,6 +7,7 @@ went is not in it (dropped columns), nor what says nothing here (comments, engin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import assert_never
@@ -21,10 +22,22 @@ from migrations.statements.definitions.foreign_keys import foreign_key_text
 
 
 def schema_text(catalog: Catalog) -> str:
-    """All definitions, each after what it reads. Views of ad-hoc SELECTs come by themselves, and are none."""
+    """All definitions, each after what it reads. Views of ad-hoc SELECTs come by themselves, and are none. Foreign keys
+    that name a table which comes later, as ALTER TABLE may have made them, are added when all tables are there."""
     views = _readers_last([view for view in catalog.views.values() if not view.ad_hoc])
-    texts = [*map(table_text, catalog.tables.values()), *map(view_text, views)]
-    return "\n\n".join(f"{text};" for text in texts)
+    texts: list[str] = []
+    late: list[str] = []
+    known: set[str] = set()
+    for table in catalog.tables.values():
+        known.add(table.name.lower())
+        first = tuple(key for key in table.foreign_keys if not key.enforced or key.parent.lower() in known)
+        texts.append(table_text(replace(table, foreign_keys=first)))
+        late += [
+            f"ALTER TABLE {quote(table.name)} ADD {foreign_key_text(table, key)}"
+            for key in table.foreign_keys
+            if key not in first
+        ]
+    return "\n\n".join(f"{text};" for text in (*texts, *late, *map(view_text, views)))
 
 
 def definition_text(relation: TableSchema | ViewDefinition) -> str:

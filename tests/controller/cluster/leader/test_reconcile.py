@@ -172,6 +172,15 @@ def test_tables_become_what_was_decided() -> None:
     assert [step.command for step in drop_steps(state, DomainIndex(0), there)] == [DropTable("old")]
 
 
+def test_tables_that_others_refer_to_from_now_on_are_made_first() -> None:
+    refer = "CREATE TABLE p (x INT PRIMARY KEY); ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES p (x)"
+    entries = tuple(RecipeEntry((text,)) for text in ("CREATE TABLE c (x INT)", refer))
+    before, after = (play(Recipe(entries[:count]), one_domain) for count in (1, 2))
+    steps = table_steps(after, DomainIndex(0), report(before, 0))
+    tables = after.catalog.table
+    assert [step.command for step in steps] == [CreateTable(tables("p")), AlterTable(tables("c"))]
+
+
 def test_a_table_that_was_dropped_before_another_of_its_name_was_made_is_not_altered_into_it() -> None:
     former = play(Recipe((RecipeEntry((TABLES,)),)), one_domain, shards=SHARDS)
     again = Recipe(
