@@ -151,18 +151,26 @@ class QueryShape(BaseModel):
     create_view: str = Field(description="The statement that declares a view of it")
 
 
+class SilentProcess(BaseModel):
+    process: str
+    why: str = Field(description="Why this api process does not tell what it was asked and what it performs")
+
+
 class QueriesAnswer(BaseModel):
     queries: list[QueryShape]
+    missing: list[SilentProcess]
 
 
 class RunningQuery(BaseModel):
     id: int
     sql: str
     seconds: float
+    process: str | None = Field(description="The api process that performs it; only in a cluster")
 
 
 class RunningQueriesAnswer(BaseModel):
     running: list[RunningQuery]
+    missing: list[SilentProcess]
 
 
 class PageAnswer(BaseModel):

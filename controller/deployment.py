@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from controller.lookups.binding import Short
 from domains.errors import BadRequest
@@ -100,8 +100,44 @@ class QueryInfo:
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
     id: int
+    """No two statements that run in a cluster have the same one."""
     sql: str
     seconds: float
+    process: str | None = None
+    """The api process that performs it, in a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingProcess:
+    """An api process that does not say what it was asked and what it performs."""
+
+    process: str
+    why: str
+
+
+Each = TypeVar("Each")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Each]):
+    """What all api processes told."""
+
+    found: list[Each]
+    missing: list[MissingProcess]
+    """The processes that did not."""
+
+
+class StatementLists(Protocol):
+    """The statements of all api processes: which were asked without a view, and which run now."""
+
+    async def queries(self) -> Listing[QueryInfo]:
+        """The shapes that took longest come first."""
+
+    async def running(self) -> Listing[RunningInfo]:
+        """The oldest first."""
+
+    async def stop(self, id: int) -> RunningInfo:
+        """Stop a statement. Raises NotFound; Unavailable where its process does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +286,9 @@ class Deployment(Protocol):
 
     read_timeout: float
 
+    @property
+    def lists(self) -> StatementLists: ...
+
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
         """Refuse, from now on, SQL that passes these limits, and read what is long off the event loop."""
 
@@ -321,15 +360,6 @@ class Deployment(Protocol):
     def tables(self) -> list[TableSchema]: ...
 
     def views(self) -> list[ViewInfo]: ...
-
-    def queries(self) -> list[QueryInfo]:
-        """The shapes that took longest come first."""
-
-    def running(self) -> list[RunningInfo]:
-        """The statements that this process performs now, the oldest first."""
-
-    def stop_running(self, id: int) -> RunningInfo:
-        """Stop a statement. Raises NotFound."""
 
     def schema(self) -> str:
         """The statements that create all tables and views."""

@@ -95,6 +95,7 @@ class Serving(ABC):
         self.beside: ChildPool | None = None
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
+        self.lists = self._statements.lists
 
     @property
     @abstractmethod
@@ -479,13 +480,10 @@ class Serving(ABC):
         return [info_of(self.state, name) for name in self.state.catalog.views]
 
     def queries(self) -> list[QueryInfo]:
-        return self.selects.queries()
+        return self.lists.own_queries()
 
     def running(self) -> list[RunningInfo]:
-        return [each.info() for each in self._statements.running]
-
-    def stop_running(self, id: int) -> RunningInfo:
-        return self._statements.running.stop(id).info()
+        return self.lists.own_running()
 
     def schema(self) -> str:
         return schema_text(self.state.catalog)

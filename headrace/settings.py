@@ -236,7 +236,7 @@ class Settings(BaseSettings):
     name: Annotated[str | None, Flag(*PARTS)] = Field(
         default=None, description="name of this process in its cluster; host and port, if not given"
     )
-    advertise: Annotated[str | None, Flag("controller", "worker", value="HOST")] = Field(
+    advertise: Annotated[str | None, Flag(*PARTS, value="HOST")] = Field(
         default=None, description="host under which the others reach this process; host, if not given"
     )
     controller_port: Annotated[int, Flag("controller")] = Field(
@@ -244,6 +244,12 @@ class Settings(BaseSettings):
     )
     worker_port: Annotated[int, Flag("worker")] = Field(
         default=7071, ge=0, le=65535, description="port on which a worker is reached by the others; 0 takes a free one"
+    )
+    api_port: Annotated[int, Flag("api")] = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="port on which other api processes reach this one, not its clients; 0 takes a free one",
     )
     quorum: Annotated[int, Flag("controller", value="N")] = Field(
         default=1, ge=1, le=1000, description="workers that must be there when a new deployment is placed"

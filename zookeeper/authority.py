@@ -8,6 +8,7 @@ memory::
         controller                      ephemeral: who leads
         candidates/<name>               ephemeral: who leads or stands by
         workers/<name>                  ephemeral: who is there
+        apis/<number>                   ephemeral: the api processes
 
 A watch is not trusted to say what has changed: it only wakes a task, which looks again. So a lost connection, after
 which watches are gone, is one more reason to look. Likewise a change is only announced, and whoever hears of it reads
@@ -28,8 +29,10 @@ from typing import TypeVar
 
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ForeignDeployment, StateConflict, StateTooLarge
 from zookeeper.registration import (
+    ApiDescriptor,
     ControllerDescriptor,
     Descriptor,
+    NumberedRegistration,
     Registration,
     WorkerDescriptor,
     check_name,
@@ -198,6 +201,7 @@ class ClusterAuthority:
         self._listeners: list[Callable[[StateChange], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
+        self._numbered: NumberedRegistration | None = None
         self._elections: list[Election] = []
         session.listen(self._linked)
 
@@ -233,7 +237,7 @@ class ClusterAuthority:
             id = self._id_in(await self._session.get(self._path))
         except NoNode:
             raise await self._missing() from None
-        for folder in ("workers", "candidates"):
+        for folder in ("workers", "candidates", "apis"):
             await self._session.ensure(f"{self._path}/{folder}")
         return id
 
@@ -286,8 +290,9 @@ class ClusterAuthority:
             election.stop()
         for task in self._tasks:
             task.cancel()
-        if self._registration is not None:
-            self._registration.stop()
+        for registration in (self._registration, self._numbered):
+            if registration is not None:
+                registration.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._session.close()
 
@@ -367,6 +372,17 @@ class ClusterAuthority:
     async def workers(self) -> Mapping[str, WorkerDescriptor]:
         """The workers by name, sorted."""
         return await self._described(WorkerDescriptor, "workers")
+
+    async def register_api(self, descriptor: ApiDescriptor) -> NumberedRegistration:
+        """Register an api process, now or as soon as that can be, and again whenever the session was lost."""
+        self._numbered = NumberedRegistration(self._session, f"{self._path}/apis", descriptor, self._check)
+        await self._numbered.begin()
+        return self._numbered
+
+    async def apis(self) -> Mapping[int, ApiDescriptor]:
+        """The api processes, by their numbers."""
+        found = await self._described(ApiDescriptor, "apis")
+        return dict(sorted((int(number), api) for number, api in found.items() if number.isdecimal()))
 
     async def candidates(self) -> Mapping[str, ControllerDescriptor]:
         """All that stand or lead, by name, sorted."""

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, fields
+from itertools import chain, count
 from typing import Any, TypeVar
 
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, NameTaken, Superseded
@@ -65,10 +66,22 @@ class ControllerDescriptor:
     pid: int
 
 
-Descriptor = TypeVar("Descriptor", WorkerDescriptor, ControllerDescriptor)
+@dataclass(frozen=True, slots=True)
+class ApiDescriptor:
+    """An api process that runs."""
+
+    name: str
+    host: str
+    port: int
+    """The port on which other api processes reach it, which is not that of its clients."""
+    incarnation: int
+    pid: int
 
 
-def to_json(descriptor: WorkerDescriptor | ControllerDescriptor) -> bytes:
+Descriptor = TypeVar("Descriptor", WorkerDescriptor, ControllerDescriptor, ApiDescriptor)
+
+
+def to_json(descriptor: WorkerDescriptor | ControllerDescriptor | ApiDescriptor) -> bytes:
     return json.dumps(asdict(descriptor), ensure_ascii=False).encode()
 
 
@@ -215,4 +228,71 @@ class Registration:
                 return
             except AuthorityError as error:
                 _log.error("cannot register again: %s", error)
+                await asyncio.sleep(REPEAT_SECONDS)
+
+
+class NumberedRegistration:
+    """The znode of an api process, under the smallest number that no other has. It is made again, under the same number
+    where that is still free, when the session was lost."""
+
+    def __init__(
+        self, session: Session, folder: str, descriptor: ApiDescriptor, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.number = 0
+        """0 until it is registered for the first time."""
+        self._session = session
+        self._check = check
+        self._folder = folder
+        self._data = to_json(descriptor)
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Register, or go on trying to."""
+        try:
+            await self._register()
+        except AuthorityError as error:
+            _log.warning("this api process is not registered yet: %s", error)
+        self._task = asyncio.create_task(self._keep(), name="registration of the api process")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _register(self) -> None:
+        await self._check()
+        before = [self.number] if self.number else []
+        for number in chain(before, count(1)):
+            if await self._taken(number):
+                return
+
+    async def _taken(self, number: int) -> bool:
+        """Take a number. An answer may have been lost, so the znode that is there may be ours."""
+        path = f"{self._folder}/{number}"
+        try:
+            await self._session.create(path, self._data, ephemeral=True)
+        except NoNode:
+            raise AuthorityError(f'"{path}" cannot be made: the deployment was deleted from ZooKeeper') from None
+        except NodeExists:
+            try:
+                node = await self._session.get(path)
+            except NoNode:
+                return False  # It has just gone. Another number does as well.
+            if node.owner != self._session.id:
+                return False
+        self.number = number
+        return True
+
+    async def _keep(self) -> None:
+        while True:
+            fired = asyncio.Event()
+            try:
+                node = await self._session.look(f"{self._folder}/{self.number}", fired.set) if self.number else None
+                if node is not None and node.owner == self._session.id:
+                    await fired.wait()
+                else:
+                    await self._register()
+            except AuthorityUnavailable:
+                await self._session.until_connected()
+            except AuthorityError as error:
+                _log.error("this api process cannot be registered: %s", error)
                 await asyncio.sleep(REPEAT_SECONDS)

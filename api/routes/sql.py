@@ -22,18 +22,20 @@ async def execute(answered: Answered) -> Response:
 @router.get("/v1/queries", response_model=QueriesAnswer)
 async def queries(deployment: Serving) -> Response:
     """The SELECTs that were asked without a view since the start, by their shape: constants are parameters. Those that
-    took longest come first."""
-    return answer({"queries": [asdict(each) for each in deployment.queries()]})
+    took longest come first. In a cluster: of all api processes together."""
+    told = await deployment.lists.queries()
+    return answer({"queries": list(map(asdict, told.found)), "missing": list(map(asdict, told.missing))})
 
 
 @router.get("/v1/queries/running", response_model=RunningQueriesAnswer)
 async def running(deployment: Serving) -> Response:
-    """The statements that this process performs now, the oldest first."""
-    return answer({"running": [asdict(each) for each in deployment.running()]})
+    """The statements that are performed now, the oldest first. In a cluster: by all api processes."""
+    told = await deployment.lists.running()
+    return answer({"running": list(map(asdict, told.found)), "missing": list(map(asdict, told.missing))})
 
 
 @router.delete("/v1/queries/running/{id}", response_model=RunningQuery)
 async def stop(id: int, deployment: Serving) -> Response:
-    """Stop a statement: what evaluates it ends, and its client is told. What it has written stays; a migration that it
-    waits for goes on, and is cancelled by its own id."""
-    return answer(asdict(deployment.stop_running(id)))
+    """Stop a statement, whichever api process performs it: what evaluates it ends, and its client is told. What it has
+    written stays; a migration that it waits for goes on, and is cancelled by its own id."""
+    return answer(asdict(await deployment.lists.stop(id)))

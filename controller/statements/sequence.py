@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
-from itertools import count, takewhile
+from itertools import takewhile
 from time import monotonic
 from typing import Any, assert_never
 
-from controller.deployment import KILLED, RunningInfo, StatementResult
+from controller.deployment import Listing, MissingProcess, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.statements.eager_choice import with_choices
 from controller.statements.planning import SentSelect, StatementPort
+from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
-from domains.errors import Cancelled, HeadraceError, NotFound, RowsChanged
+from domains.errors import HeadraceError, RowsChanged
 from domains.language.coercion import json_value
 from domains.language.collating.collation import BINARY
 from domains.language.compile import compile_predicate
@@ -51,75 +51,8 @@ from migrations.statements.statement import (
 )
 from worker.service.child_pool import Turn
 
-# What runs now, with a number each, so that it can be listed and stopped.
-
-TEXT_SHOWN = 1_000
-"""Characters of a statement in the list."""
-
-
 CHOOSING_SECONDS = 10.0
 """The longest that a write chooses its rows anew because others were faster: each of them got something done."""
-
-
-@dataclass(slots=True)
-class RunningStatement:
-    number: int
-    text: str
-    began: float
-    task: asyncio.Task[object]
-    stopped: bool = False
-
-    def shown(self, full: bool) -> str:
-        return self.text if full else self.text[:100]
-
-    def info(self) -> RunningInfo:
-        return RunningInfo(self.number, self.text, round(self.seconds, 3))
-
-    @property
-    def seconds(self) -> float:
-        return monotonic() - self.began
-
-
-class RunningStatements:
-    """The running statements of one process, by number. Lives on one event loop."""
-
-    def __init__(self) -> None:
-        self._numbers = count(1)
-        self._running: dict[int, RunningStatement] = {}
-
-    def __iter__(self) -> Iterator[RunningStatement]:
-        """The oldest one first."""
-        return iter(list(self._running.values()))
-
-    @contextmanager
-    def entered(self, text: str) -> Iterator[None]:
-        """While the current task performs it.
-
-        :raises Cancelled: somebody has stopped it.
-        """
-        task = asyncio.current_task()
-        assert task is not None, "a statement runs in a task"
-        one = RunningStatement(next(self._numbers), text[:TEXT_SHOWN], monotonic(), task)
-        self._running[one.number] = one
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not one.stopped:
-                raise
-            task.uncancel()
-            raise Cancelled("the statement was stopped by KILL", hint="what it had written before stays") from None
-        finally:
-            del self._running[one.number]
-
-    def stop(self, number: int) -> RunningStatement:
-        """:raises NotFound: no statement of this number runs."""
-        one = self._running.get(number)
-        if one is None:
-            raise NotFound(f"no statement {number} runs here", hint="SHOW PROCESSLIST lists those that do")
-        if not one.stopped:
-            one.stopped = True
-            one.task.cancel(KILLED)
-        return one
 
 
 class Statements:
@@ -130,6 +63,7 @@ class Statements:
         self._selects = selects
         self.texts = selects.texts
         self.running = RunningStatements()
+        self.lists = Lists(selects.queries, self.running)
 
     async def execute(
         self, sql: str, params: Sequence[Any], token: Clock | None
@@ -243,9 +177,9 @@ class Statements:
             case ConstantSelect():
                 return constants(statement)
             case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist():
-                return self._show(statement)
+                return await self._show(statement)
             case Kill(number=number):
-                self.running.stop(number)
+                await self.lists.stop(number)
                 return StatementResult()
             case ShowCreate(name=name, is_view=is_view):
                 text = definition_text(self._deployment.state.catalog.relation(name))
@@ -304,7 +238,7 @@ class Statements:
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 
-    def _show(self, statement: Shown) -> StatementResult:
+    async def _show(self, statement: Shown) -> StatementResult:
         """MySQL's columns under MySQL's names."""
         rows: list[tuple[Any, ...]]
         views = [view.name for view in self._deployment.views() if not view.ad_hoc]
@@ -318,12 +252,11 @@ class Statements:
             case Describe(name=name, full=full):
                 rows = self._described(name, full)
             case ShowQueries():
-                rows = [tuple(asdict(each).values()) for each in self._selects.queries()]
+                told = await self.lists.queries()
+                rows = [tuple(asdict(each).values()) for each in told.found]
+                rows += [(_missing(each), None, None, None, None, each.why, None) for each in told.missing]
             case ShowProcesslist(full=full):
-                rows = [
-                    (each.number, None, None, None, "Query", int(each.seconds), "", each.shown(full))
-                    for each in self.running
-                ]
+                rows = _processes(await self.lists.running(), full)
             case _:
                 assert_never(statement)
         if statement.where is not None:
@@ -340,6 +273,20 @@ class Statements:
         if not full:
             return [(field, type.name, *rest) for field, type, *rest in rows]
         return [(field, type.name, _collation(type), *rest, "", "") for field, type, *rest in rows]
+
+
+def _processes(told: Listing[RunningInfo], full: bool) -> list[tuple[Any, ...]]:
+    """Statements, and the api processes that do not answer."""
+    rows: list[tuple[Any, ...]] = [
+        (each.id, None, each.process, None, "Query", int(each.seconds), "", each.sql if full else each.sql[:100])
+        for each in told.found
+    ]
+    rows += [(None, None, each.process, None, _missing(each), None, each.why, None) for each in told.missing]
+    return rows
+
+
+def _missing(each: MissingProcess) -> str:
+    return f'-- missing: what api process "{each.process}" would tell'
 
 
 def _collation(type: SqlType) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from headrace_client import calls
 from headrace_client.results import Progress, Result
 from headrace_client.tokens import Token
 from rich.console import Console, RenderableType
@@ -286,12 +287,17 @@ ADVISED = 10
 def advise(url: Url = None, config: Config = None) -> None:
     """Print the queries without a declared view that took most time, and the statements that declare views of them.
 
+    In a cluster they are those that all api processes were asked. One that does not answer is named.
+
     Examples:
 
       headrace advise
     """
     with connect(load(config, url=url).url) as db:
-        found = db.queries()[:ADVISED]
+        told = db.send(calls.show("/v1/queries"))
+    found = told["queries"][:ADVISED]
+    for each in told["missing"]:
+        typer.echo(f"-- missing: what api process {each['process']} was asked ({each['why']})")
     if not found:
         typer.echo("no query was asked without a view since the server's start")
     for each in found:

@@ -212,6 +212,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
         budget=Budget.of(settings),
     )
     deployment.selects.by_spark = spark_selects(settings)
+    await deployment.meet_others(hello, settings.host, settings.api_port, settings.advertise)
     return deployment
 
 

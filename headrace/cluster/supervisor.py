@@ -165,6 +165,7 @@ class Supervisor:
             "advertise": HOST,
             "worker_port": 0,
             "controller_port": 0,
+            "api_port": 0,
             "zookeeper": self._zookeeper,
             "quorum": settings.workers,
         }

@@ -31,6 +31,7 @@ from controller.deployment import (
     not_archived,
     numbered_upsert,
 )
+from controller.statements.running import Lists, RunningStatements
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -126,6 +127,7 @@ class FakeLookup:
 class FakeDeployment:
     def __init__(self, read_timeout: float = 0.2) -> None:
         self.read_timeout = read_timeout
+        self.lists = Lists(list, RunningStatements())
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

@@ -330,6 +330,16 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
     assert (await http.get("/docs")).status_code == 200
 
 
+async def test_statements_are_listed_and_stopped(deployment: Deployment, http: httpx.AsyncClient) -> None:
+    told = (await http.get("/v1/queries")).json()
+    assert told == {"queries": [], "missing": []}
+    told = (await http.get("/v1/queries/running")).json()
+    assert told == {"running": [], "missing": []}
+    for nobody in ("7", "3000000000007", "99999999999999999999999"):
+        stopped = await http.delete(f"/v1/queries/running/{nobody}")
+        assert (stopped.status_code, stopped.json()["error"]["code"]) == (404, "not_found"), stopped.text
+
+
 # --- numbered streams of inserts ------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,10 @@
-"""The rare requests to a worker: to rebuild a shard, move a domain, archive, or walk the rows of a reader."""
+"""The rare requests to a worker: to rebuild a shard, move a domain, archive, or walk the rows of a reader. And those of
+one api process to another: what it was asked, and what runs there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -195,3 +197,29 @@ class ReleaseRequest:
     """The hold is no longer needed; a notice."""
 
     number: int
+
+
+# --- among api processes: see ``controller/cluster/serving/other_apis.py`` -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskedShapesRequest:
+    """What the process was asked without a view. → ``Listed``, of ``controller.deployment.QueryInfo``"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRequest:
+    """What it performs now. → ``Listed``, of ``controller.deployment.RunningInfo``"""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Stop a statement. → ``Listed``, of the statement; NotFound"""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    rows: tuple[tuple[Any, ...], ...]
+    """The fields of each, in their order."""

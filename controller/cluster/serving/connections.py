@@ -12,7 +12,7 @@ from domains.errors import HeadraceError, NoLeader, Unavailable
 from worker.protocol.messages import ConnectionLost, Hello
 from worker.reader_map import ReaderClient
 from worker.wire.connection import Connection, connect
-from zookeeper.registration import WorkerDescriptor
+from zookeeper.registration import ApiDescriptor, WorkerDescriptor
 
 _log = logging.getLogger("headrace.api")
 
@@ -78,6 +78,8 @@ def no_leader(why: str) -> NoLeader:
     )
 
 
+Process = WorkerDescriptor | ApiDescriptor
+
 CONNECT_SECONDS = 1.0
 """Seconds for connecting to a worker: a healthy network takes a thousandth of that, and reads wait for it."""
 
@@ -85,15 +87,15 @@ CONNECT_SECONDS = 1.0
 class Connections:
     def __init__(self, hello: Hello) -> None:
         self._hello = hello
-        self._open: dict[WorkerDescriptor, Connection] = {}
-        self._opening: dict[WorkerDescriptor, asyncio.Task[Connection]] = {}
+        self._open: dict[Process, Connection] = {}
+        self._opening: dict[Process, asyncio.Task[Connection]] = {}
 
-    def known(self, worker: WorkerDescriptor) -> Connection | None:
+    def known(self, worker: Process) -> Connection | None:
         """The connection, if it is open now."""
         connection = self._open.get(worker)
         return connection if connection is not None and connection.is_open() else None
 
-    async def to(self, worker: WorkerDescriptor) -> Connection:
+    async def to(self, worker: Process) -> Connection:
         """Raises ConnectionLost (not sent), WrongDeployment, ProtocolError."""
         connection = self.known(worker)
         if connection is not None:
@@ -105,24 +107,24 @@ class Connections:
         # Shielded: if one caller gives up, others still wait for the same connection.
         return await asyncio.shield(opening)
 
-    def _opened(self, worker: WorkerDescriptor, done: asyncio.Task[Connection]) -> None:
+    def _opened(self, worker: Process, done: asyncio.Task[Connection]) -> None:
         self._opening.pop(worker, None)
         if not done.cancelled():
             done.exception()  # Marked as retrieved: perhaps no caller waits any more.
 
-    async def _connect(self, worker: WorkerDescriptor) -> Connection:
+    async def _connect(self, worker: Process) -> Connection:
         connection = await connect(worker.host, worker.port, self._hello, timeout=CONNECT_SECONDS)
         assert connection.peer is not None
         if connection.peer.incarnation != worker.incarnation:
             connection.close()
-            raise ConnectionLost(f'another process than worker "{worker.name}" answers at its address')
+            raise ConnectionLost(f'another process than "{worker.name}" answers at its address')
         self._open[worker] = connection
         return connection
 
-    def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
+    def keep(self, workers: Iterable[Process]) -> None:
         """Abort the connections to all other workers, and their requests."""
         for gone in self._open.keys() - set(workers):
-            error = ConnectionLost(f'worker "{gone.name}" is gone')
+            error = ConnectionLost(f'"{gone.name}" is gone')
             self._open.pop(gone).abort(error)
 
     async def close(self) -> None:

@@ -23,6 +23,7 @@ from controller.cluster.serving.automatic import ShownViews
 from controller.cluster.serving.cluster_hosts import ClusterHosts
 from controller.cluster.serving.connections import Connections, ReaderMaps
 from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.other_apis import OtherApis
 from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, with_leaders_view
 from controller.cluster.state import AutomaticList
 from controller.deployment import KILLED, ArchivedPositions, MigrationStatus
@@ -108,6 +109,7 @@ class ClusterDeployment(Serving):
         """The last look at how the workers are, and when it began."""
         self._automatic = ShownViews(directory, leader, self._adopted, self.selects.shapes.uses, self._written)
         self.selects.keeper = self._automatic.keep
+        self._others: OtherApis | None = None
         hosts.on_gone = self._automatic.gone
         directory.on_state.append(self._declared_anew)
         directory.on_moved.append(self._moved)
@@ -138,6 +140,13 @@ class ClusterDeployment(Serving):
         self = cls(directory, connections, hosts, overview, leader(directory), read_timeout, ad_hoc, budget)
         await directory.start(opening)
         return self
+
+    async def meet_others(self, hello: Hello, host: str, port: int, advertise: str | None) -> None:
+        """Answer other api processes on a port, any free one if it is 0, and list what they are asked. Raises
+        Unavailable: the port is taken."""
+        self._others = OtherApis(self.directory.authority, hello, self.lists)
+        await self._others.begin(host, port, advertise)
+        self.lists.others = self._others
 
     @property
     def state(self) -> State:
@@ -289,6 +298,8 @@ class ClusterDeployment(Serving):
     async def close(self) -> None:
         await self.selects.close()
         await self._automatic.close()
+        if self._others is not None:
+            await self._others.close()
         await self.directory.close()
         await self._leader.close()
         await self._hosts.close()
