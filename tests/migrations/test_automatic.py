@@ -99,6 +99,7 @@ def test_the_first_columns_of_an_index_will_do() -> None:
 @pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM votes", "SELECT id FROM stories ORDER BY id LIMIT 3"])
 def test_it_has_no_full_state(sql: str) -> None:
     assert "it would hold all of its rows" in refusal(sql).message
+    assert "CREATE EXT VIEW" in refusal(sql).message
 
 
 def test_what_the_recipe_has_is_not_made_twice() -> None:
