@@ -13,9 +13,9 @@ that was not finished: a leader, lost worker or moved domain needs no rule for i
   drive or a child that would have to be taken from it again, and views come and go in any order.
 * **It adds no index to a table**: a look-up by columns without one is a reason to make none.
 * **It has no full state**: nothing is fed, so it takes as long as a message to each worker, and DDL never waits for it.
-  Full state would be fed in the migrator's turn, lane by lane. A change that comes meanwhile would either wait for that, or
-  have it taken back by a recovery, since slices and packets are on their way: for a view that nobody has declared, moves
-  and rebuilt shards would wait too. So a shape without a key is evaluated, where its sums are made at the workers.
+  Full state would be fed in the migrator's turn, lane by lane. A change that comes meanwhile would either wait for it,
+  or have it taken back by a recovery, since slices and packets are on their way: all that for a view that nobody has
+  declared. So a shape without a key is evaluated, and its sums are made at the workers.
 * **A number is given once.** Those of the recipe are small; an automatic view's are among :func:`numbers_of` the
   epoch, which one leader has. A reader's entries are found under its number, so whoever believes in a view that is gone
   finds nothing, and never another view's rows.
@@ -116,8 +116,8 @@ def _refuse_full(nodes: Iterable[Node]) -> None:
         if node.materialization is Kept.FULL:
             reason = f": {node.reason}" if node.reason else ""
             raise Unsupported(
-                f"it would hold all of its rows, and not those that are asked for{reason}; an automatic view of a cluster "
-                "is partial, so CREATE EXT VIEW it to have it kept"
+                f"it would hold all of its rows, and not those that are asked for{reason}; an automatic view of a "
+                "cluster is partial, so CREATE EXT VIEW it to have it kept"
             )
 
 
