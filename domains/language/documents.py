@@ -2,8 +2,8 @@
 
 A space follows ``,`` and ``:``, the keys of an object are sorted by their length in bytes and then by their bytes, of
 equal keys the last one counts, and a DOUBLE has a point or an exponent: ``{"b": 1.0, "aa": [true, null]}``. So equal
-documents have equal texts, but for numbers: 1, 1.0 and 1.00 (a DECIMAL, which keeps its digits) are equal to ``=`` and
-ORDER BY, which go by :func:`order_key`, and differ as texts.
+documents have equal texts, but for numbers: 1, 1.0 and 1.00 (a DECIMAL, which keeps its digits) differ as texts. They
+are compared by :func:`order_key`, as texts with a collation are by its keys: ``collating/collation.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from domains.language.encoding import encode_value
 from domains.language.exact import EXACT, text_of_double
+from domains.language.ordered import encode_value
 
 DEPTH_MAX = 100
 """Levels of a document, as in MySQL."""

@@ -69,6 +69,11 @@ class SqlType:
     """The collation of TEXT; None: by code point."""
 
     @property
+    def equality(self) -> Collation | None:
+        """The equality of its values, by which keys are made of them; None: Python's own."""
+        return Collation.DOCUMENT if self.kind is Kind.JSON else self.collation
+
+    @property
     def is_set(self) -> bool:
         """Whether it is a SET, where it has members."""
         return self.name.startswith("SET")
@@ -105,7 +110,7 @@ class Column:
 
 def collations_of(columns: Iterable[Column | TableColumn]) -> Collations:
     """The collations of a row with these columns."""
-    return collated([column.type.collation for column in columns])
+    return collated([column.type.equality for column in columns])
 
 
 @dataclass(frozen=True, slots=True)

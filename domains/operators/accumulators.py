@@ -44,7 +44,7 @@ class Accumulator(ABC):
         self.call = call
         self.kind = type.kind
         self.column = -1 if call.argument is None else call.argument
-        self.key: Keyed | None = None if type.collation is None else keyed(type.collation)
+        self.key: Keyed | None = None if type.equality is None else keyed(type.equality)
 
     @abstractmethod
     def start(self) -> list[Any]:
@@ -288,7 +288,8 @@ class KeptExtremum(Extremum):
 
 
 class Multiset(Accumulator):
-    """``[value → how often]`` for the functions over distinct values; of texts with a collation, by their keys."""
+    """``[value → how often]`` for the functions over distinct values; of texts with a collation, and of documents, by
+    their keys."""
 
     def __init__(self, call: AggregateCall, parent: Sequence[SqlType]) -> None:
         super().__init__(call, parent)
@@ -382,7 +383,7 @@ class GroupConcat(Multiset):
     def __init__(self, call: AggregateCall, parent: Sequence[SqlType]) -> None:
         super().__init__(call, parent)
         columns = [term.column for term in call.order]
-        collations = collated([parent[column].collation for column in columns])
+        collations = collated([parent[column].equality for column in columns])
         self._ordered = key_function(tuple(range(len(columns))), collations) if collations else None
 
     def _in_order(self, values: dict[Any, int]) -> list[Any]:
@@ -422,7 +423,11 @@ class GroupConcat(Multiset):
 
 
 class JsonArray(GroupConcat):
-    """An element is never NULL: it is JSON's ``null`` then."""
+    """An element is never NULL: it is JSON's ``null`` then. Without an order they are sorted by their texts."""
+
+    def __init__(self, call: AggregateCall, parent: Sequence[SqlType]) -> None:
+        super().__init__(call, parent)
+        self.key = None
 
     def result(self, state: list[Any], rows: int) -> Value:
         values = state[0]

@@ -222,7 +222,7 @@ class ExtremumFold(Fold):
 
     def __init__(self, call: WindowCall, parent: Sequence[SqlType]) -> None:
         super().__init__(call, parent)
-        collation = parent[self.column].collation
+        collation = parent[self.column].equality
         key = None if collation is None else keyed(collation)
         self._better = better(key, greatest=call.function is WindowFunction.MAX)
 

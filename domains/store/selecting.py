@@ -94,7 +94,7 @@ def _wanted(where: Expression) -> list[tuple[int, Collection[Value]]] | None:
         column, *constants = part.arguments
         if part.function == "eq" and isinstance(column, Constant):
             column, constants = constants[0], [column]
-        if not isinstance(column, Field) or column.type.collation is not None:
+        if not isinstance(column, Field) or column.type.equality is not None:
             return None
         values: list[Value] = []
         for constant in constants:

@@ -206,7 +206,7 @@ class Extension:
         before = [lane_of(routes[0].link) for i in flow.ancestors(source) if (routes := flow.routes.get(i))]
         lane = max(before, default=-1) + 1
         column = min(wanted.columns) if wanted.shards > 1 and sent != wanted else None
-        collation = None if column is None else flow.nodes[source].columns[column].type.collation
+        collation = None if column is None else flow.nodes[source].columns[column].type.equality
         bases = {number: flow.bases_of(source, number) for number in sent.numbers}
         for receiver, to in zip(wanted.numbers, flow.places(ingress), strict=True):
             part = None if column is None else Part(column, wanted.shards, receiver - wanted.first, collation)

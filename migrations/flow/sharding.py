@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from domains.language.types import TableSchema
+from domains.language.types import Kind, TableSchema
 from domains.plan.graph import Base, Columns, Node, Sharding
 from domains.plan.traits import Matching, traits_of
 
@@ -37,11 +37,16 @@ class Standing:
 
 
 def of_base(base: Base, schema: TableSchema, shards: int) -> Sharding:
-    """A base stands as its table is stored; ``shards`` is the deployment's factor."""
+    """A base stands as its table is stored; ``shards`` is the deployment's factor.
+
+    A document's shard is that of its text: rows whose documents are equal need not be in one.
+    """
     factor = schema.shards or shards
     if factor == 1:
         return Sharding()
     columns = [at for at, column in enumerate(base.columns) if column == schema.shard_column]
+    if schema.columns[schema.shard_column].type.kind is Kind.JSON:
+        columns = []
     return Sharding(factor, frozenset(columns))
 
 

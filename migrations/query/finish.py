@@ -147,7 +147,7 @@ class _Apart:
     """Rows of these values, told apart as their collations tell texts apart."""
 
     def __init__(self, values: Sequence[Expression]) -> None:
-        self._collations = collated([e.type.collation for e in values])
+        self._collations = collated([e.type.equality for e in values])
         self.key_of = key_function(tuple(range(len(values))), self._collations)
 
     def told(self, rows: Sequence[Row]) -> dict[Row, Row]:

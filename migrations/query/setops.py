@@ -361,6 +361,8 @@ def combined(node: exp.SetOperation, answered: Callable[[exp.Expr], ConstantRows
         raise SqlError(f"the branches of a UNION have {len(left.columns)} and {len(right.columns)} columns")
     if any(column.type.collation is not None for column in (*left.columns, *right.columns)):
         raise Unsupported("COLLATE in a set operation of constants", hint=f"leave it out, or COLLATE {BINARY}")
+    if any(column.type.kind is Kind.JSON for column in (*left.columns, *right.columns)) and not _is_sum(node):
+        raise Unsupported("a set operation of constants that are JSON", hint="UNION ALL, or CAST(… AS CHAR)")
     pairs = zip(left.columns, right.columns, strict=True)
     columns = tuple(Column(one.name, common_type([one.type, other.type])) for one, other in pairs)
     ours, theirs = _of_types(left, columns), _of_types(right, columns)
@@ -379,6 +381,10 @@ def combined(node: exp.SetOperation, answered: Callable[[exp.Expr], ConstantRows
     return in_order(node, ConstantRows(columns, tuple(dict.fromkeys(rows) if is_distinct else rows)))
 
 
+def _is_sum(node: exp.SetOperation) -> bool:
+    return isinstance(node, exp.Union) and not node.args.get("distinct")
+
+
 def _of_types(answer: ConstantRows, columns: Sequence[Column]) -> list[Row]:
     fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]
     made = [compile_expression(_as(f, column.type)) for f, column in zip(fields, columns, strict=True)]
@@ -394,7 +400,7 @@ def in_order(node: exp.Expr, answer: ConstantRows) -> ConstantRows:
         sought = [_term(term.this, fields, Scope(bounds)) for term in clause.expressions]
         if any(e.type.collation is not None for e in sought):
             raise Unsupported("COLLATE in ORDER BY of constants", hint=f"leave it out, or COLLATE {BINARY}")
-        terms = [compile_expression(e) for e in sought]
+        terms = [compile_expression(sorting(e, False).expression) for e in sought]
         descending = tuple(map(sorting_direction, clause.expressions))
         rows.sort(key=lambda row: encode_order(tuple([term(row) for term in terms]), descending))
     limit, offset = read_limit(node)

@@ -36,7 +36,7 @@ from migrations.spark_sql.source import (
     refused,
     take_parameters,
 )
-from migrations.spark_sql.values import compared_with, decimal, quoted
+from migrations.spark_sql.values import compared_with, decimal, quoted, refuse_told_apart
 
 # Aggregates in Spark's words.
 
@@ -53,6 +53,8 @@ def aggregate(summary: Summary, names: Names) -> str:
         assert function is AggregateFunction.COUNT_ROWS, f"{function} has an argument"
         return "count(1)"
     text = names.value(argument)
+    if function not in (AggregateFunction.COUNT_ROWS, AggregateFunction.COUNT):
+        refuse_told_apart([argument.type])
     match function:
         case AggregateFunction.COUNT_ROWS:
             return "count(1)"
@@ -301,6 +303,7 @@ class BlockWriter:
             raise Unsupported("WITH ROLLUP by what a parameter is compared with, which the judge does not know")
         if any(isinstance(group, Constant) for group in groups):
             raise Unsupported("GROUP BY a constant, which the judge does not know")
+        refuse_told_apart(group.type for group in groups)
         columns = [f"{inner.value(group)} AS g{i}" for i, group in enumerate(groups)]
         outer, here = Names(), self.context.aliases()
         fields = [outer.add(f"{here}.g{i}", group.type) for i, group in enumerate(groups)]
@@ -418,6 +421,8 @@ class BlockWriter:
                 order.append(Term(f"o{len(order)}", descending))
         limit, offset = read_limit(self.node)
         word = "DISTINCT " if self.node.args.get("distinct") is not None else ""
+        if word:
+            refuse_told_apart(e.type for _, e in outputs)
         text = f"SELECT {word}{', '.join(columns)} FROM {source}{self._where()}"
         slots = tuple(replace(c.slot, type=c.operand.type) for c in self.carried)
         return WrittenQuery(

@@ -16,7 +16,7 @@ from migrations.query.expressions.aggregates import aggregates_in
 from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import BlockWriter
 from migrations.spark_sql.source import Term, WriterContext, WrittenQuery, fresh_context
-from migrations.spark_sql.values import converted
+from migrations.spark_sql.values import converted, refuse_told_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,8 @@ def _union(node: exp.SetOperation, context: WriterContext) -> WrittenQuery:
     names = [column.name for column in first.columns]
     types = [common_type((a.type, b.type)) for a, b in zip(first.columns, second.columns, strict=True)]
     keys = [common_type((a.type, b.type)) for a, b in zip(first.slots, second.slots, strict=True)]
+    if not isinstance(node, exp.Union) or node.args.get("distinct"):
+        refuse_told_apart(types)
     word = type(node).__name__.upper() + ("" if node.args.get("distinct") else " ALL")
     branches = f" {word} ".join(f"({_aligned(each, types, keys)})" for each in (first, second))
     here = context.aliases()

@@ -7,6 +7,7 @@ TIME is the BIGINT of its microseconds. What does not fit fails the query (ANSI 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from typing import assert_never
@@ -98,6 +99,12 @@ def converted(text: str, source: SqlType, target: SqlType) -> str:
     if found is None:
         raise Unsupported(f"{source.kind} as {target.kind}, which Spark writes otherwise")
     return found
+
+
+def refuse_told_apart(types: Iterable[SqlType]) -> None:
+    """:raises Unsupported: values of these types are told apart otherwise than as Spark compares its own."""
+    if any(type.kind is Kind.JSON for type in types):
+        raise Unsupported("JSON told apart by value, which Spark compares as text")
 
 
 _EXACT = (Kind.INTEGER, Kind.DECIMAL)

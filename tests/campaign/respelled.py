@@ -1,10 +1,11 @@
-"""Collations judged by respelling: a table with a collation, whose texts are spelled at random, beside a table in
-SQLite that has one spelling of each, compared by code point.
+"""Collations, and JSON documents, judged by respelling: a table with a collation, whose texts are spelled at random,
+beside a table in SQLite that has one spelling of each, compared by code point.
 
 ::
 
     ours    name VARCHAR(9) COLLATE utf8mb4_general_ci     'É', 'e ', 'ê' …   ─ answers, in one spelling ─┐
     SQLite  name TEXT                                      'e'                ─ answers ──────────────────┴─ equal
+    ours    name JSON                                      1, 1.0, 1e0 …, beside '1'
 
 Whatever compares texts by their keys then comes to what SQLite finds: = and <, IN, GROUP BY, DISTINCT, ORDER BY, joins,
 set operations, windows, keys. What is shown of a group is besides the least spelling that it has, which a second column
@@ -13,6 +14,7 @@ tells: ``MIN(name COLLATE utf8mb4_bin)``.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,13 +26,21 @@ from domains.language.collating.collation import Collation
 from tests.campaign.simulated import Simulated
 from tests.campaign.subject import Setting
 
-SPELLINGS: dict[Collation, dict[str, str]] = {
+SPELLINGS: dict[Collation, dict[str, Sequence[str]]] = {
     Collation.GENERAL_CI: {"a": "aAáÀâ", "e": "eEéÊë", "o": "oOöÕ", "z": "zZž", "-": "-", "1": "1"},
+    Collation.DOCUMENT: {each: (each, f"{each}.0", f"{each}0e-1") for each in "1235"},
     Collation.UCA_0900_AI_CI: {"-": "-", "1": "1１¹", "a": "aAáÀªⓐ", "e": "eEéÊ", "o": "oOöÕ", "z": "zZžＺ"},
 }
 """Of each letter, in the collation's order, which for these is that of code points."""
 
 WORDS = ("a", "e", "o", "z", "1", "-", "ae", "ea", "oz", "a-e", "")
+
+NUMBERS = {"'ea'": "3", "'a'": "1", "'e'": "2", "'o'": "3"}
+"""The numbers that stand for the texts of the views where ``name`` is a document."""
+OF_DOCUMENTS = {
+    "name COLLATE utf8mb4_bin": "CAST(name AS CHAR)",
+    "AS r FROM t WHERE name = ?": "AS r FROM t WHERE n = ?",  # A document is no key, and decides of no window.
+}
 
 VIEWS = (
     "SELECT id, n FROM t WHERE name = ?",
@@ -44,6 +54,8 @@ VIEWS = (
     "SELECT MIN(name) AS low, MAX(name) AS high, COUNT(DISTINCT name) AS c FROM t",
     "SELECT DISTINCT name, n FROM t WHERE n = ?",
     "SELECT DISTINCT name FROM t",
+    "SELECT name, COUNT(*) AS c FROM u GROUP BY name",
+    "SELECT t.id, u.id AS other FROM t JOIN u ON t.name = u.name",
     "SELECT t.id, u.id AS other FROM t JOIN u ON t.name = u.name WHERE t.name = ?",
     "SELECT t.id, u.id AS other FROM t JOIN u ON t.name = u.name WHERE u.n = ?",
     "SELECT t.id, u.id AS other FROM t LEFT JOIN u ON t.name = u.name AND u.n > 1 WHERE t.n = ?",
@@ -81,22 +93,36 @@ class Respelled:
         self.subject = Simulated(Setting(seed, partial, domains, shards))
         self.judge = sqlite3.connect(":memory:", isolation_level=None)
         self.reads = 0
-        keyed = self.random.random() < 0.5
+        self._is_json = collation is Collation.DOCUMENT
+        self._words = tuple(self._spellings) if self._is_json else WORDS
+        keyed = self.random.random() < 0.5 and not self._is_json
         for table, key in (("t", "id INT PRIMARY KEY, n INT"), ("u", "id INT, n INT")):
             unique = ", PRIMARY KEY (name, id)" if table == "u" and keyed else ""
             text = f"name VARCHAR(9) COLLATE {collation}" + (" NOT NULL" if unique else "")
-            self.subject.execute(f"CREATE TABLE {table} ({key}, {text}{unique})")
+            text = "name JSON" if self._is_json else text
+            spread = " SHARD BY (name)" if self._is_json and table == "u" and self.random.random() < 0.5 else ""
+            self.subject.execute(f"CREATE TABLE {table} ({key}, {text}{unique}){spread}")
             self.judge.execute(f"CREATE TABLE {table} ({key}, name TEXT{unique})")
         self.keyed = keyed
         for number, text in enumerate((*VIEWS, *LEAST)):
-            self.subject.execute(f"CREATE VIEW V{number} AS {text}")
+            self.subject.execute(f"CREATE VIEW V{number} AS {self._of_numbers(text)}")
+
+    def _of_numbers(self, text: str, *, quoted: bool = False) -> str:
+        if not self._is_json:
+            return text
+        numbers = {word: f"'{number}'" if quoted else number for word, number in NUMBERS.items()}
+        for word, written in (numbers | OF_DOCUMENTS).items():
+            text = text.replace(word, written)
+        return text
 
     def spelled(self, word: str) -> str:
-        text = "".join(self.random.choice(self._spellings[letter]) for letter in word)
+        text = "".join(self.random.choice(tuple(self._spellings[letter])) for letter in word)
         return text + " " * self.random.randrange(2) if self._pads else text
 
     def letters(self, row: Iterable[Any]) -> tuple[Any, ...]:
         """A row with one spelling of each text."""
+        if self._is_json:
+            return tuple(value[:1] if isinstance(value, str) else value for value in row)
         return tuple(
             "".join(self._letters[each] for each in (value.rstrip(" ") if self._pads else value))
             if isinstance(value, str)
@@ -126,7 +152,7 @@ class Respelled:
 
     def _write(self) -> None:
         random, table = self.random, self.random.choice("tu")
-        word, other, number = random.choice(WORDS), random.choice(WORDS), random.randrange(4)
+        word, other, number = random.choice(self._words), random.choice(self._words), random.randrange(4)
         kind = random.choices(("insert", "delete", "update", "number"), (6, 1, 2, 1))[0]
         if kind == "insert":
             id = random.randrange(40)
@@ -140,6 +166,7 @@ class Respelled:
         text, *words = texts
         is_null = kind == "insert" and not (self.keyed and table == "u") and random.random() < 0.1
         ours = ["NULL" if is_null else f"'{self.spelled(each)}'" for each in words]
+        ours = [f"CAST({each} AS JSON)" for each in ours] if self._is_json else ours
         theirs = ["NULL" if is_null else f"'{each}'" for each in words]
         refused = judged = False
         try:
@@ -155,14 +182,17 @@ class Respelled:
         assert refused is judged, f"{text.format(*ours)}: refused {refused}, judged {judged}"
 
     def _read(self, number: int) -> None:
-        text = (*VIEWS, *LEAST)[number]
-        word, values, bound = self.random.choice(WORDS), [], []
+        asked = (*VIEWS, *LEAST)[number]
+        text = self._of_numbers(asked)
+        word, values, bound = self.random.choice(self._words), [], []
+        judged = self._of_numbers(asked, quoted=True)
+        given = (lambda each: json.loads(self.spelled(each))) if self._is_json else self.spelled
         if "name = ?" in text or "name > ?" in text:
-            values, bound = [self.spelled(word)], [word]
+            values, bound = [given(word)], [word]
         elif "IN (?)" in text:
-            words = self.random.choices(WORDS, k=3)
-            values, bound = [[self.spelled(each) for each in words]], words
-            text = text.replace("(?)", "(?, ?, ?)")
+            words = self.random.choices(self._words, k=3)
+            values, bound = [[given(each) for each in words]], words
+            judged = judged.replace("(?)", "(?, ?, ?)")
         elif "?" in text:
             values = bound = [self.random.randrange(4)]
         if self.random.random() < 0.3:
@@ -176,7 +206,7 @@ class Respelled:
         if number >= len(VIEWS):
             self._check_least(text, rows)
             return
-        expected = [tuple(row) for row in self.judge.execute(text, bound)]
+        expected = [tuple(row) for row in self.judge.execute(judged, bound)]
         found = [self.letters(row) for row in rows]
         in_order = " ORDER BY " in text and " OVER " not in text
         assert (found == expected) if in_order else Counter(found) == Counter(expected), (

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from domains.language.encoding import encode_key, encode_order, encode_value, key_encoder, row_encoder, value_end
+from domains.language.encoding import encode_key, encode_order, key_encoder, row_encoder
+from domains.language.ordered import encode_value, value_end
 from domains.language.types import BIGINT, BLOB, DATE, DOUBLE, NULL, TEXT, TIME, Row, SqlType, Value, decimal_type
 
 VALUES: dict[SqlType, st.SearchStrategy[Any]] = {

@@ -35,7 +35,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from domains.language.coercion import json_encoder
-from domains.language.encoding import NULL_BYTES, Encoder, encode_value, key_encoder, row_encoder, value_end
+from domains.language.encoding import Encoder, key_encoder, row_encoder
+from domains.language.ordered import NULL_BYTES, encode_value, value_end
 from domains.language.types import Column, Kind, Row, SqlType, Value
 from domains.plan.graph import Columns, NodeIndex, OrderTerm, Reader
 from domains.plan.sharding import SHARDS_MAX

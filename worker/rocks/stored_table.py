@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from domains.errors import StorageFailure
-from domains.language.encoding import value_end
+from domains.language.ordered import value_end
 from domains.language.types import Delta, Row, TableSchema, Value, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns

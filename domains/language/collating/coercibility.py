@@ -85,16 +85,17 @@ _NULL_TESTS = frozenset({"is_null", "is_not_null"})
 
 
 def is_congruent(e: Expression) -> bool:
-    """Whether the value is the same for texts that the collations of their columns find equal: a condition that is not
-    may tell rows of one group apart, and has to stay above the group."""
+    """Whether the value is the same for texts that the collations of their columns find equal, and for equal documents:
+    a condition that is not may tell rows of one group apart, and has to stay above the group."""
     if not isinstance(e, Call):
-        return e.type.collation is None
+        return e.type.equality is None
     if e.function in _NULL_TESTS:
         return all(isinstance(argument, Field) or is_congruent(argument) for argument in e.arguments)
     if e.function in _COMPARISONS:
         collation = met(e.arguments, e.function)
         return all(
-            is_congruent(argument) or (isinstance(argument, Field) and argument.type.collation is collation)
+            is_congruent(argument)
+            or (isinstance(argument, Field) and argument.type.equality in (collation, Collation.DOCUMENT))
             for argument in e.arguments
         )
     return all(map(is_congruent, e.arguments))

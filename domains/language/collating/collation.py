@@ -1,4 +1,5 @@
 """Collations: when two texts are equal, and which comes first. None is binary, by code point; the others are by *key*.
+JSON documents have one too: 1 and 1.0 are one document, in two spellings.
 
 A key is ``bytes``: texts that a collation finds equal have one key, and keys are in its order. A row has its texts as
 they were written; whatever stands for a row's value elsewhere has the key in its place: a key of an index, a group, a
@@ -9,6 +10,7 @@ value by its Python type, and making it twice changes nothing::
     rows   (7, 'Zoë'), (8, 'ZOE ')         both ──► key (b'ZOE\x1f',)      one group, one entry, one shard
 
 * ``utf8mb4_general_ci`` gives each code point one weight, and a text ends in spaces without end (PAD SPACE).
+* A document's key is ``documents.order_key``. Nothing on disk has it: no declared key is of JSON.
 * ``utf8mb4_0900_ai_ci`` has the primary weights of the Unicode Collation Algorithm 9.0.0, root, without contractions,
   as MySQL 8 has them; nothing is padded. The table is DUCET's own file, which the package pyuca brings.
 
@@ -24,12 +26,18 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from domains.language.documents import order_key
+
 
 class Collation(StrEnum):
-    """The collations besides ``utf8mb4_bin``, by MySQL's names."""
+    """The collations besides ``utf8mb4_bin``, by MySQL's names, and that of documents, which no text has."""
 
     GENERAL_CI = "utf8mb4_general_ci"
     UCA_0900_AI_CI = "utf8mb4_0900_ai_ci"
+    DOCUMENT = "json"
+
+
+OF_TEXTS = (Collation.GENERAL_CI, Collation.UCA_0900_AI_CI)
 
 
 BINARY = "utf8mb4_bin"
@@ -194,6 +202,7 @@ _TABLES: dict[Collation, Callable[[], dict[int, str]]] = {
 _KEYS: dict[Collation, Callable[[str], bytes]] = {
     Collation.GENERAL_CI: _general_key,
     Collation.UCA_0900_AI_CI: _uca_key,
+    Collation.DOCUMENT: order_key,
 }
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from domains.errors import TypeViolation
-from domains.language.collating.collation import Collation, alike
+from domains.language.collating.collation import OF_TEXTS, Collation, alike
 from domains.language.exact import rounded
 from domains.language.expressions import Call, Expression, Field
 from domains.language.functions.numeric import MASK
@@ -114,5 +114,5 @@ def _alike(collation: Collation) -> Function:
 FUNCTIONS = registry(
     Function("cast", (1, 1), _no_type, _cast, by_target=True),
     Function("collate", (1, 1), lambda types: types[0], _collate, by_target=True),
-    *map(_alike, Collation),
+    *map(_alike, OF_TEXTS),
 )

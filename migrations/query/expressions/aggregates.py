@@ -120,7 +120,6 @@ def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -
     argument = translate(parts[0])
     function = _FUNCTIONS[node.__class__]
     if function in (AggregateFunction.MIN, AggregateFunction.MAX):
-        _check_ordered(argument, function)
         argument = call("cast", argument, type=TEXT) if argument.type.members else argument
         fine = precise(argument)
         return Summary(function, fine, fine.type, shown=argument.type)
@@ -139,12 +138,6 @@ def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
     if not parts or parts[0] is None:
         raise SqlError(f"{text_of(node)}: an argument is wanted")
     return parts, is_distinct
-
-
-def _check_ordered(argument: Expression, function: AggregateFunction) -> None:
-    if argument.type.kind is Kind.JSON:
-        hint = "take a value out of it: CAST(x->>'$.key' AS SIGNED)"
-        raise Unsupported(f"{function.value.upper()} of JSON", hint=hint)
 
 
 def _number(argument: Expression) -> Expression:
@@ -182,6 +175,7 @@ def _combined(arguments: list[Expression]) -> Expression:
         return arguments[0]
     parts: list[Expression] = []
     for argument in arguments:
+        argument = call("json_order", argument) if argument.type.kind is Kind.JSON else argument
         text = call("hex", argument) if argument.type.kind is Kind.BLOB else call("cast", argument, type=TEXT)
         parts += [call("char_length", text), Constant(":", TEXT), text]
     return call("concat", *parts)

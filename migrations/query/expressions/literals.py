@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from domains.errors import SqlError, Unsupported
 from domains.language import functions
-from domains.language.collating.collation import BINARY, Collation
+from domains.language.collating.collation import BINARY, OF_TEXTS, Collation
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions import UNSIGNED
 from domains.language.types import (
@@ -160,7 +160,7 @@ def _introduced(node: exp.Introducer) -> Constant | None:
 _SAME_COLLATIONS = {
     "utf8_general_ci": Collation.GENERAL_CI,
     "utf8mb3_general_ci": Collation.GENERAL_CI,
-    **{each.value: each for each in Collation},
+    **{each.value: each for each in OF_TEXTS},
 }
 _NEAREST = {"unicode_ci": Collation.UCA_0900_AI_CI, "unicode_520_ci": Collation.UCA_0900_AI_CI}
 
