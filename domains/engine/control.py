@@ -18,6 +18,7 @@ from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import Life
 from domains.engine.lifecycle.replay import Replay, load
 from domains.engine.upqueries import IngressSources
+from domains.language.rewriting import is_never
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
 from domains.plan import graph
@@ -43,7 +44,7 @@ from domains.plan.commands import (
 )
 from domains.plan.graph import Materialization, Node
 from domains.plan.packets import Effect, Filled, Read, Reply
-from domains.plan.traits import is_base, is_ingress
+from domains.plan.traits import is_base, is_ingress, traits_of
 
 DONE = Progress(0, True)
 
@@ -169,6 +170,7 @@ def _mark_building(added: Iterable[Vertex]) -> list[Vertex]:
 
 def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bulk: bool) -> None:
     """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones.
+    Nothing is read for a filter that no row passes, such as that below the one row of a SELECT without FROM.
 
     Nothing is fed before the first ``Feed``. By then all domains of the migration have their nodes, so what is sent
     always meets its ingress; and a packet for an ingress that is not there is one for a node that was removed.
@@ -187,7 +189,8 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bul
             full[vertex] = None
         else:
             vertex.feeds_building = True
-            above.extend(vertex.parents)
+            if bulk or not is_never(traits_of(vertex.node.operator).demands):
+                above.extend(vertex.parents)
     in_order = sorted(bases, key=lambda v: v.rank)
     domain.backfill = (Replay if bulk else Backfill)(domain.store, in_order, domain.life, list(full))
     scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]

@@ -57,6 +57,11 @@ def is_constant(e: Expression) -> bool:
     return not fields_of(e)
 
 
+def is_never(condition: Expression | None) -> bool:
+    """Whether a condition is a constant that is not true."""
+    return isinstance(condition, Constant) and condition.value in (None, 0)
+
+
 def remap(e: Expression, mapping: Mapping[int, int]) -> Expression:
     """The same expression over another row: the field at ``p`` is read at ``mapping[p]`` (KeyError if it has none)."""
     if isinstance(e, Field):

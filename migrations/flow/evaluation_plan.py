@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
 from domains.language.expressions import Call, Constant, Field
+from domains.language.rewriting import is_never
 from domains.language.types import SqlType
 from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
@@ -146,6 +147,8 @@ def _ties(node: Node, joint: JointGraph, catalog: Catalog) -> Access:
     base = joint.node(node.parents[0]).operator if predicate is not None else None
     if predicate is None or base is None or not is_base(base):
         return ()
+    if is_never(predicate):
+        return (((0,), ()),)
     columns = base.columns
     tied = access(moved(predicate, lambda position: columns[position]), catalog.tables[base.table.lower()])
     return tuple((tuple(columns.index(at) for at in stored), keys) for stored, keys in tied)

@@ -160,6 +160,21 @@ class Parser(MySQLParser):
             after = self._tokens[at].token_type if at < self._tokens_size else TokenType.SENTINEL
         return self._parse_atom() if after in ends else None
 
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """sqlglot takes EXISTS, ANY and ALL for functions where a query begins with ``(``, or with TABLE."""
+        kind = self.SUBQUERY_PREDICATES.get(self._curr.token_type)
+        if kind is not None and self._next.token_type == TokenType.L_PAREN:
+            start = self._index
+            inside = self._tokens[start + 2].token_type if start + 2 < self._tokens_size else TokenType.SENTINEL
+            if inside in (TokenType.L_PAREN, TokenType.TABLE):
+                self._advance()
+                operand = self._parse_paren()
+                if isinstance(operand, exp.Subquery):
+                    return self.expression(kind(this=operand.this))
+                self._retreat(start)
+        called: exp.Expr | None = super()._parse_function_call(*args, **kwargs)
+        return called
+
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
         """sqlglot reads over a comma behind which nothing stands; in ALTER TABLE it counts on that."""
         items = [parse_method()]

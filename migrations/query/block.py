@@ -12,7 +12,7 @@ from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting
+from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting, row_of_nothing
 from migrations.query.source import late_placeholder, rows_of
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
@@ -58,6 +58,11 @@ class SelectBlock:
 
     def subqueries(self) -> Subqueries:
         return Subqueries(self.stage, self.around(), self.context, self.plan, self.correlations, self.doubts)
+
+    def begin(self) -> None:
+        """Of a SELECT without FROM, in which nothing has joined by now: have its one row."""
+        if self.stage.source is None:
+            self.stage.source = self.stage.leaf(row_of_nothing(self.context))
 
     def around(self) -> Around:
         """This query as its subqueries see it."""

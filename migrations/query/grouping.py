@@ -50,6 +50,8 @@ def group_rows(block: SelectBlock) -> None:
         if eager:
             raise SqlError("EAGER_AGGREGATION without an aggregate", hint="take the hint out")
         return
+    _refuse_sums_of_outer_rows(block, aggregates)
+    block.begin()
     if block.stage.single:
         raise several_rows("WHERE of a query with aggregates")
     block.stage.merge_parameters()
@@ -75,6 +77,14 @@ def group_rows(block: SelectBlock) -> None:
         groups += _determined(block, groups, nodes)
     groups = list(dict.fromkeys(groups))
     _enter_second_stage(block, groups, summaries, scalar=clause is None)
+
+
+def _refuse_sums_of_outer_rows(block: SelectBlock, aggregates: Iterable[exp.Expr]) -> None:
+    """In MySQL, an aggregate is of the query whose columns it reads: ``(SELECT MAX(s.id))`` makes that one a group."""
+    if not block.scope.bounds and any(node.find(exp.Column) is not None for node in aggregates):
+        raise Unsupported(
+            "an aggregate of a column of the query around in a SELECT without FROM", hint="move it into that query"
+        )
 
 
 def _later_nodes(select: exp.Select) -> list[exp.Expr]:

@@ -25,6 +25,7 @@ from domains.plan.traits import RIGHT, traits_of
 from migrations.query.expressions.terms import conjunction, equality, moved, null_rejected, positions
 from migrations.query.plan import (
     RelationalPlan,
+    crossed,
     estimated,
     extended,
     filtered,
@@ -383,7 +384,10 @@ def meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arran
             else:
                 links.append(link)
     left, right, left_on, right_on = _keyed(left, right, links)
-    plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on)
+    if left_on:
+        plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on)
+    else:
+        plan = crossed(left.plan, right.plan)
     met = Arranged(plan, left.layout + right.layout)
     return Arranged(filtered(plan, [met.put(other) for other in others]), met.layout)
 

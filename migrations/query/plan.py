@@ -12,6 +12,7 @@ from typing import assert_never
 
 from domains.language.collating.coercibility import is_congruent
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.rewriting import is_never
 from domains.language.types import BOOL, Column, TableSchema
 from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import (
@@ -39,6 +40,8 @@ from domains.plan.graph import (
 from domains.plan.traits import COMPUTED, ForJoin, is_base, traits_of
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.expressions.terms import conjunction, equality, moved, over, positions
+
+NEVER = Constant(0, BOOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,41 @@ def joined(
     return RelationalPlan(operator, (left, right), left.columns + added)
 
 
+MOST_WRITTEN_OUT = 16
+"""Constant rows that are written beside another plan's rows, each by a projection of its own."""
+
+
+def crossed(left: RelationalPlan, right: RelationalPlan) -> RelationalPlan:
+    """×. Of few constants it is no join: ``X × {(1), (2)} = π_{x, 1} X ∪ π_{x, 2} X``, which stands where X does."""
+    for constants, plan in ((constant_rows(right), left), (constant_rows(left), right)):
+        if constants is not None and len(constants) <= MOST_WRITTEN_OUT:
+            names = [column.name for column in (*left.columns, *right.columns)]
+            sides = [(row, plan.fields()) if plan is right else (plan.fields(), row) for row in constants]
+            return united([projected(plan, [*one, *other], names) for one, other in sides])
+    return joined(JoinKind.INNER, left, right, (), ())
+
+
+def constant_rows(plan: RelationalPlan) -> list[tuple[Constant, ...]] | None:
+    """The rows of a plan that is made of SELECTs without FROM; None of any other, and of those that compute."""
+    match plan.operator:
+        case Union():
+            parents = [constant_rows(parent) for parent in plan.parents]
+            return None if None in parents else [row for rows in parents for row in rows or ()]
+        case Project(expressions=expressions):
+            if not all(isinstance(e, Constant) for e in expressions) or not is_row_of_nothing(plan.parents[0]):
+                return None
+            return [tuple(e for e in expressions if isinstance(e, Constant))]
+        case Filter() | Join() | Aggregate() | TopK() | Over() | Base() | Ingress() | Egress() | Reader():
+            return None
+        case operator:
+            assert_never(operator)
+
+
+def is_row_of_nothing(plan: RelationalPlan) -> bool:
+    """Whether a plan is the one row of a SELECT without FROM: an aggregate over rows of which none passes."""
+    return traits_of(plan.operator).row_over_nothing and is_never(traits_of(plan.parents[0].operator).demands)
+
+
 def aggregated(
     plan: RelationalPlan, group: Columns, calls: Sequence[tuple[AggregateCall, str]], *, scalar: bool
 ) -> RelationalPlan:
@@ -284,7 +322,7 @@ def distinct(plan: RelationalPlan, group: Columns) -> RelationalPlan:
 def top(plan: RelationalPlan, operator: TopK) -> RelationalPlan:
     """τ; with a limit of 0 there is nothing to keep."""
     if operator.limit == 0:
-        return filtered(plan, [Constant(0, BOOL)])
+        return filtered(plan, [NEVER])
     return RelationalPlan(operator, (plan,), plan.columns)
 
 

@@ -14,24 +14,21 @@ from enum import Enum, auto
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import FoldBudget
-from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema, Value
+from domains.language.types import BIGINT, Column, Row, SqlType, TableSchema, Value
 from domains.plan.estimates import Statistics
-from domains.plan.graph import AggregateCall, OrderTerm, ParameterKind, TopK
+from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
-from migrations.parse.reading import exp, position, text_of
+from migrations.parse.reading import exp, nodes, position, text_of
 from migrations.query.expressions.late import has_parameter, marked_late
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import substituted
-from migrations.query.plan import RelationalPlan, base, distinct, filtered, projected, top
+from migrations.query.plan import NEVER, RelationalPlan, aggregated, base, distinct, filtered, projected, top
 
 Mark = tuple[int, ...]
 """The place of a ``?``: its place in the text, behind the places of the views that it was inlined through."""
 
 SEVERAL = frozenset(ParameterKind) - {ParameterKind.EQUAL, ParameterKind.LIMIT, ParameterKind.OFFSET}
 """Kinds of parameters that ask for several values of their column at once."""
-
-
-NEVER = Constant(0, BOOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +193,8 @@ class QueryContext:
 
     catalog: Catalog
     ctes: Mapping[str, Relation] = field(default_factory=dict)
+    text: exp.Expr | None = None
+    """All of the query."""
     outer: Around | None = None
     asked: Asked = Asked.ROWS
     views: dict[str, Relation] = field(default_factory=dict)
@@ -221,6 +220,32 @@ def of_table(schema: TableSchema) -> Relation:
     keys = [key for key in (schema.primary_key, *schema.unique) if key]
     uniques = tuple(frozenset(live.index(i) for i in key) for key in keys)
     return Relation(plan, outputs, key=tuple(live.index(i) for i in schema.primary_key), uniques=uniques)
+
+
+def row_of_nothing(context: QueryContext) -> Relation:
+    """The one row of a SELECT without FROM: ``γ_{(); COUNT(*)} σ_FALSE(t)``, which is there whatever t has.
+
+    So constants need no source of their own, and stand in one shard as any aggregate without GROUP BY does. Nothing is
+    ever read of t, which is the first base table that the text names.
+    """
+    schema = None if context.text is None else _first_table(context.text, context.catalog)
+    if schema is None:
+        raise Unsupported("SELECT without FROM in a query that names no table", hint="write its constants into it")
+    count = AggregateCall(AggregateFunction.COUNT_ROWS, None, BIGINT)
+    plan = aggregated(filtered(base(schema), [NEVER]), (), [(count, "rows")], scalar=True)
+    return Relation(plan, (), uniques=(frozenset(),))
+
+
+def _first_table(query: exp.Expr, catalog: Catalog) -> TableSchema | None:
+    ctes = {node.alias.lower() for node in nodes(query) if isinstance(node, exp.CTE)}
+    names = [node.name.lower() for node in nodes(query) if isinstance(node, exp.Table)]
+    for name in sorted(names, key=lambda each: each in ctes):  # A CTE may have a table's name, and read it.
+        found = catalog.tables.get(name)
+        if found is None and name in catalog.views:
+            found = _first_table(catalog.views[name].relation, catalog)
+        if found is not None:
+            return found
+    return None
 
 
 def renamed(relation: Relation, names: Sequence[str]) -> Relation:

@@ -241,11 +241,8 @@ def _finished(block: SelectBlock) -> Relation:
     """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
     if block.merged is not None:
         return _merged(block, block.merged)
+    block.begin()
     stage = block.stage
-    if stage.source is None:
-        raise Unsupported(
-            "SELECT without FROM as a part of a query", hint="write its constants into the query around it"
-        )
     arranged = stage.arrange(block.context.statistics)
     nothing = stage.empty_row()
     if nothing is not None and any(block.correlations.reads(output.expression) for output in block.outputs):

@@ -194,9 +194,6 @@ class Subqueries:
 
     def _values(self, node: exp.Expr) -> list[Expression]:
         """The columns of a subquery's only row, NULLs where there is none."""
-        inner = node.this if isinstance(node, exp.Subquery) else node
-        if isinstance(inner, exp.Select) and inner.args.get("from_") is None:
-            raise Unsupported("a scalar subquery without FROM", hint="write its expression")
         relation = self._read(node, keep_limit=True)
         is_correlated = _is_correlated(relation)
         is_cut = relation.limit == 0 or relation.offset != 0

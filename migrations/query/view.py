@@ -95,6 +95,8 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
     :raises SqlError: the text is wrong.
     :raises Unsupported: right SQL that is not done.
     """
+    if context.text is None:
+        context = replace(context, text=node)
     clause = node.args.get("with_")
     if clause is not None:
         context = _with_ctes(clause, context)

@@ -23,7 +23,7 @@ from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.relation import read_limit, sorting_direction
-from migrations.query.select import output_name
+from migrations.query.select import output_name, reads_dual
 from migrations.spark_sql.expressions import Names
 from migrations.spark_sql.functions import unsigned
 from migrations.spark_sql.source import (
@@ -171,10 +171,11 @@ class BlockWriter:
 
     def write(self) -> WrittenQuery:
         clause = self.node.args.get("from_")
-        if clause is None:
-            raise Unsupported("SELECT without FROM in a view, which the judge does not know")
         reader = FromClauseWriter(self.names, self.context, self.compile)
-        source = reader.read(clause.this, self.node.args.get("joins") or ())
+        if clause is None or reads_dual(clause.this, self.node):
+            source = reader.nothing()
+        else:
+            source = reader.read(clause.this, self.node.args.get("joins") or ())
         self.scope = Scope(source.bounds, self.context.outer)
         self.carried, self.conditions = reader.carried, reader.conditions
         self._restrict(self.node.args.get("where"), "WHERE")

@@ -126,6 +126,10 @@ class FromClauseWriter:
             " CROSS JOIN ".join(f"({part.text})" if len(parts) > 1 else part.text for part in parts), bounds
         )
 
+    def nothing(self) -> NamedQuery:
+        """The one row of a SELECT without FROM."""
+        return NamedQuery(f"(SELECT 1 AS one) AS {self._context.aliases()}", ())
+
     # --- one source ---------------------------------------------------------------------------------------------
 
     def _item(self, node: exp.Expr) -> NamedQuery:

@@ -119,8 +119,21 @@ class Nester:
             width = self.random.randint(1, 2)
             text = self._subquery(depth, width, [])
             return f"({text}) {alias}", [f"{alias}.c{i}" for i in range(width)]
+        if self.random.random() < 0.1:
+            return self._constants(alias)
         table = self.random.choice(list(TABLES))
         return f"{table} {alias}", [f"{alias}.{column}" for column in TABLES[table]]
+
+    def _constants(self, alias: str) -> tuple[str, Columns]:
+        """Rows of a source that reads no table."""
+        random, width = self.random, self.random.randint(1, 2)
+        rows = [[str(random.randint(0, 3)) for _ in range(width)] for _ in range(random.randint(1, 3))]
+        for row in rows[1:]:
+            row[0] = random.choice((row[0], "NULL"))
+        first, *rest = (", ".join(f"{value} AS c{i}" for i, value in enumerate(row)) for row in rows)
+        union = random.choice(("UNION ALL", "UNION"))
+        text = f" {union} ".join(f"SELECT {row}" for row in (first, *rest))
+        return f"({text}) {alias}", [f"{alias}.c{i}" for i in range(width)]
 
     def _from(self, depth: int, outer: Columns) -> tuple[str, Columns]:
         random = self.random
