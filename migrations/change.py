@@ -7,23 +7,23 @@ built beside the running ones and become visible at the end); tables that go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from domains.engine.lifecycle.expected import asks_more, sought
-from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, StillInUse, Unsupported
-from domains.language.types import Column, TableColumn, TableSchema
+from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, StillInUse, Unsupported
+from domains.language.types import TableSchema
 from domains.plan import commands
-from domains.plan.graph import Columns, DomainIndex, Parameter
+from domains.plan.graph import Columns, DomainIndex
 from domains.plan.sharding import physical
-from migrations.catalog import Catalog, ViewDefinition
+from migrations.altered_tables import altered_views, called, dropped_first, rebuilt_views
+from migrations.catalog import ViewDefinition
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import SLICE_ROWS, MigrationPlan, PlanStep, State, plan_readers, plan_removal, understand
-from migrations.joint_graph.graph import JointGraph
-from migrations.parse.reading import Parsed, exp, same_tree
+from migrations.parse.reading import Parsed, exp
 from migrations.query.relation import Relation
-from migrations.query.view import PlannedView, asks, frozen, plan_view
+from migrations.query.view import PlannedView, asks
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
@@ -38,168 +38,6 @@ from migrations.statements.statement import (
     DropView,
     Statement,
 )
-
-# ALTER TABLE and CREATE OR REPLACE VIEW under views that run: which of them would mean something else.
-#
-# A view that runs keeps the columns that it was planned with, by their places in the stored rows. Its text names them
-# by their names, and what a text names can change without an error: ``*`` and NATURAL follow the table's columns, and
-# a dropped column and a new one can have one name::
-#
-#     text ── frozen ──► * and NATURAL written out ── planned over aligned tables ──► nodes
-#                             before = after?                  before = after?
-#
-# The tables are *aligned*: on each side they have the live columns of both, those of the other side under a name that
-# no text can write. So columns stand in the same places on both sides, and two plans are the same nodes of the joint
-# graph exactly if they read the same stored columns in the same way. (A column that merely came or went would else
-# make every plan over the table another one.)
-#
-# A view that others read is replaced where its columns stay or grow. To these others it is as a table is that is
-# altered, as far as names go, and so it is looked at as one; what else it means to them may change, and then they are
-# built anew.
-
-
-def outdated_views(state: State, schema: TableSchema, *, cascade: bool = False) -> list[ViewDefinition]:
-    """The views that no longer mean what they meant once the table has this schema, or can no longer be understood:
-    those of SELECTs without a name, and the others only with ``cascade``.
-
-    :raises StillInUse: there are others; with all of them.
-    """
-    before = state.catalog.table(schema.name)
-    # Indexes have no meaning, only a price. A subquery may rely on a key that is unique, and none on one's absence.
-    schema = replace(schema, unique=tuple(key for key in before.unique if key in schema.unique))
-    if (before.columns, before.order, before.unique) == (schema.columns, schema.order, schema.unique):
-        return []
-    outdated: list[ViewDefinition] = []
-    reasons: dict[str, str] = {}
-    after = state.catalog.with_table(schema)
-    aligned = [state.catalog.with_table(each) for each in _aligned_with_types(before, schema)]
-    graph = state.joint.copy()  # One for all: a number says which node it is only within one graph.
-    for name in state.catalog.dependents(schema.name):
-        view = state.catalog.views[name.lower()]
-        try:
-            written = _written_out(view, state.catalog, after)
-            same = written is not None and _come_to_the_same(written, aligned, graph)
-            what = "read other columns" if before.unique == schema.unique else "rely on a UNIQUE key that has gone"
-            reason = f'it would {what} of "{schema.name}"'
-        except HeadraceError as error:
-            same, reason = False, error.message
-        if not same:
-            outdated.append(view)
-            if not view.ad_hoc:
-                reasons[name] = reason
-    if reasons and not cascade:
-        first, *others = reasons
-        more = f" (and so do {', '.join(others)})" if others else ""
-        raise StillInUse(f'view "{first}" needs it: {reasons[first]}{more}', hint=_dropped_first(reasons))
-    return outdated
-
-
-def _dropped_first(views: Collection[str]) -> str:
-    return f"drop {'the view' if len(views) == 1 else 'these views'} first"
-
-
-def rebuilt_views(state: State, old: ViewDefinition, new: ViewDefinition) -> list[tuple[ViewDefinition, PlannedView]]:
-    """The views that read a replaced one and are other nodes afterwards, and what they come to.
-
-    :raises SqlError: it would read itself. :raises StillInUse: what a view that has a name needs of it would not be.
-    """
-    catalog = state.catalog.without_view(old.name)
-    readers = [state.catalog.views[name.lower()] for name in state.catalog.dependents(old.name)]
-    circle = [view.name for view in (old, *readers) if view.name.lower() in new.reads]
-    if circle:
-        through = f', by "{circle[0]}"' if circle[0] != old.name else ""
-        raise SqlError(f'view "{new.name}" would read itself{through}', hint="read what these read")
-    columns = _kept_columns(readers, understand(state, old), understand(replace(state, catalog=catalog), new))
-    for _ in outdated_views(replace(state, catalog=catalog.with_table(columns[0])), columns[1]):
-        raise AssertionError("views of ad-hoc SELECTs are forgotten before")
-    after, graph, rebuilt = catalog.with_view(new), state.joint.copy(), []
-    for view in readers:
-        one, other = (
-            plan_view(c, graph, view.name, view.relation, columns=view.columns) for c in (state.catalog, after)
-        )
-        if one == other:
-            continue
-        for what in ("columns", "parameters"):
-            if _shown(getattr(one, what)) != _shown(getattr(other, what)):
-                raise StillInUse(f'view "{view.name}" would have other {what}', hint="drop the view first")
-        rebuilt.append((view, other))
-    return rebuilt
-
-
-def _kept_columns(
-    readers: Sequence[ViewDefinition], old: PlannedView, new: PlannedView
-) -> tuple[TableSchema, TableSchema]:
-    """The columns before and after as those of a table that is altered."""
-    by_name = {column.name.lower(): column for column in new.columns}
-    kept = [by_name.pop(column.name.lower(), None) for column in old.columns]
-    if readers:
-        who = _called([view.name for view in readers])
-        for before, after in zip(old.columns, kept, strict=True):
-            lost = f'which would have no column "{before.name}"' if after is None else ""
-            if after is not None and after.type != before.type:
-                lost = f'whose column "{before.name}" would be {after.type}, where it is {before.type}'
-            if lost:
-                raise StillInUse(f'{who} view "{old.name}", {lost}', hint="drop or replace these first")
-    grown = (*old.columns, *by_name.values())
-    one, other = (tuple(TableColumn(each.name, each.type) for each in some) for some in (old.columns, grown))
-    return TableSchema(old.name, one), TableSchema(old.name, other)
-
-
-def _called(views: Sequence[str]) -> str:
-    """``view "a" reads``, ``views "a" and "b" read``."""
-    names = [f'"{view}"' for view in views]
-    return f"view {names[0]} reads" if len(names) == 1 else f"views {', '.join(names[:-1])} and {names[-1]} read"
-
-
-def _shown(things: Iterable[Column | Parameter]) -> list[tuple[object, ...]]:
-    """What whoever reads a view sees of its columns or parameters."""
-    return [(each.name.lower(), each.type, getattr(each, "kind", None)) for each in things]
-
-
-def _written_out(view: ViewDefinition, before: Catalog, after: Catalog) -> ViewDefinition | None:
-    """The view with ``*`` and NATURAL written out; None where that gives two texts."""
-    text, meaning = frozen(before, view.relation)
-    if meaning is None and not same_tree(text, frozen(after, view.relation)[0]):
-        return None
-    return replace(view, relation=text)
-
-
-def _come_to_the_same(view: ViewDefinition, catalogs: Iterable[Catalog], graph: JointGraph) -> bool:
-    """Whether the view comes to the same nodes in all of the catalogs."""
-    one, *others = (plan_view(each, graph, view.name, view.relation, columns=view.columns) for each in catalogs)
-    return all(other == one for other in others)
-
-
-def _aligned_with_types(before: TableSchema, after: TableSchema) -> tuple[TableSchema, TableSchema]:
-    """Both aligned. A column of another type stands twice on each side, once with each type, and has its own name where
-    that side has it: so it is one and the same only to a view that does not read it."""
-    before, after = replace(before, order=()), replace(after, order=())  # To a view that runs, that is no difference.
-    old, new = list(_aligned(before, after).columns), list(_aligned(after, before).columns)
-    for place, (one, other) in enumerate(zip(before.columns, after.columns, strict=False)):
-        if one.type != other.type and not one.dropped and not other.dropped:
-            old.append(TableColumn(f"\0new {place}", other.type))
-            new.append(other)
-            new[place] = replace(one, name=f"\0old {place}")
-    return replace(before, columns=tuple(old)), replace(after, columns=tuple(new))
-
-
-def _aligned(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """The schema with the live columns of both. Columns are append-only, so places tell which are one and the same."""
-    longer = max(schema.columns, other.columns, key=len)
-    columns = []
-    for place, column in enumerate(longer):
-        own, others = (_live(each, place) for each in (schema, other))
-        if own is None and others is not None:
-            columns.append(replace(others, name=f"\0{place}"))
-        else:
-            columns.append(own or replace(column, dropped=True))
-    return replace(schema, columns=tuple(columns))
-
-
-def _live(schema: TableSchema, place: int) -> TableColumn | None:
-    column = schema.columns[place] if place < len(schema.columns) else None
-    return None if column is None or column.dropped else column
-
 
 BASES = DomainIndex(0)
 """The group that has the base tables."""
@@ -376,11 +214,14 @@ class _Work:
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
         before = self.state.catalog.table(table)
         refuse_broken(self.state.catalog, before, schema)
-        for view in outdated_views(self.state, schema, cascade=cascade):
+        views = altered_views(self.state, schema, cascade=cascade)
+        for view in views.outdated:
             for name in self.state.catalog.dependents(view.name):
                 self._forget(self.state.catalog.views[name.lower()])
             self._forget(view)
         self.state.catalog = self.state.catalog.with_table(schema)
+        for view in views.renamed:
+            self.state.catalog = self.state.catalog.with_view(view)
         self.meanings.clear()
         if schema.name not in self.made:
             self._check_rows(before, schema)
@@ -417,8 +258,8 @@ class _Work:
         named = [view.name for view in views if not view.ad_hoc]
         if named and not cascade:
             raise StillInUse(
-                f'{_called(named)} table "{name}"',
-                hint=f"{_dropped_first(named)}, or DROP TABLE … CASCADE them with it",
+                f'{called(named)} table "{name}"',
+                hint=f"{dropped_first(named)}, or DROP TABLE … CASCADE them with it",
             )
         for view in views:
             self._forget(view)
@@ -471,7 +312,7 @@ class _Work:
         readers = [catalog.views[other.lower()] for other in catalog.dependents(name)]
         named = [reader.name for reader in readers if not reader.ad_hoc]
         if named and not cascade:
-            raise StillInUse(f'{_called(named)} view "{name}"', hint=_dropped_first(named))
+            raise StillInUse(f'{called(named)} view "{name}"', hint=dropped_first(named))
         for each in (*readers, view):
             self._forget(each)
 

@@ -106,6 +106,7 @@ def _effect(
     effect = _Effect(changed, max(before.flow.next_index, entry.first), after.flow.next_index, after.flow.gathered)
     effect.dropped = Counter(after.catalog.dropped) - Counter(before.catalog.dropped)
     there, now = ({**s.catalog.tables, **s.catalog.views} for s in (before, after))
+    effect.alters = any(name in now and now[name] is not table for name, table in before.catalog.tables.items())
     for name in dict.fromkeys((*there, *now)):
         if there.get(name) is now.get(name):
             continue
@@ -114,9 +115,9 @@ def _effect(
         for key in table.foreign_keys if table is not None else ():
             effect.needs.update(owners.get(key.parent.lower(), ()) if key.enforced else ())
         own = owners.get(name, [])
-        if name in before.catalog.tables and name in now:
-            effect.alters = True
-            effect.needs.update(own)
+        if effect.alters and name in there and name in now:
+            # A view has only another text by it: what it stands on is needed if the view is, and not by this entry.
+            effect.needs.update(own if name in before.catalog.tables else ())
             owners[name] = [*own, number]
             continue
         for each in own:

@@ -26,6 +26,7 @@ from tests.campaign.statements import (
     Lookup,
     Operation,
     Pressure,
+    RenameColumns,
     Restart,
     Steps,
 )
@@ -230,6 +231,10 @@ class _Program:
                 self._dropped.setdefault(table.name, []).append(table.column(name))
         self.tables[table.name] = replace(table, columns=columns)
         self.found.append(alteration)
+        if self.again.random() < 0.5:  # The rest of the case is the same without it.
+            names = self.again.sample(columns, min(len(columns), self.again.choice((1, 1, 2))))
+            places = tuple(each.name for each in names)
+            self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30)))
         for query in self.again.sample(self._asked, min(3, len(self._asked))):
             now = as_it_reads_now(query, self.tables)
             if now is not None:

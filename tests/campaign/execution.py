@@ -33,6 +33,7 @@ from tests.campaign.statements import (
     Lookup,
     Operation,
     Pressure,
+    RenameColumns,
     Restart,
     Steps,
     Update,
@@ -157,6 +158,8 @@ class Execution:
                 self.judge.drop_column(table_name, column_name)
             case AskMore():
                 self._ask_more(operation)
+            case RenameColumns():
+                self._rename_columns(operation)
             case AdHoc(query):
                 self._ad_hoc(query, operation.text())
             case Lookup(name, salt, count):
@@ -202,6 +205,16 @@ class Execution:
             raise Finding("accepted", f"{asked.text()}\n  was accepted, and rows break it")
         self.judge.ask_more(asked)
         self.tally.counts["keys and NOT NULL added"] += 1
+
+    def _rename_columns(self, renamed: RenameColumns) -> None:
+        """Views keep their answers, whatever their tables' columns are called."""
+        random = Random(renamed.salt)
+        self._statement(renamed.text())
+        self.tally.counts["columns renamed"] += 1
+        if random.random() < 0.3:
+            self._perform(Restart())
+        self._compare(random, every=random.random() < 0.3)
+        self._statement(renamed.text(back=True))
 
     def _write(self, write: Insert | Update | Delete) -> None:
         verdict, rows = self.judge.consider(write)
@@ -338,6 +351,8 @@ class Execution:
             case AskMore(table, columns, what):
                 is_there = self._has(table, operation.names)
                 return is_there and not (what == "PRIMARY KEY" and self.judge.tables[table].primary_key)
+            case RenameColumns(table, names):
+                return self._has(table, names)
             case CreateView(view, spare):
                 return any(v is not None and self._readable(v.query) for v in (view, spare))
             case AdHoc(query):

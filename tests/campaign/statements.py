@@ -119,6 +119,22 @@ class AskMore:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameColumns:
+    """One column is called otherwise for a while, or two have each other's names; then all is as it was."""
+
+    table: str
+    columns: tuple[str, ...]
+    salt: int
+
+    def text(self, back: bool = False) -> str:
+        first, *others = self.columns
+        pairs = [(first, "elsewhere"), *((other, first) for other in others), *(("elsewhere", o) for o in others)]
+        if back and not others:
+            pairs = [(new, old) for old, new in pairs]
+        return f"ALTER TABLE {self.table} " + ", ".join(f"RENAME COLUMN {old} TO {new}" for old, new in pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class AdHoc:
     """A SELECT without parameters, run as a statement, at quiescence."""
 
@@ -129,7 +145,7 @@ class AdHoc:
 
 
 Write = Insert | Update | Delete
-Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore
+Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore | RenameColumns
 Statement = Write | Change | AdHoc
 
 

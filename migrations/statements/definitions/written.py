@@ -24,7 +24,7 @@ from migrations.statements.definitions.foreign_keys import foreign_key_text
 def schema_text(catalog: Catalog) -> str:
     """All definitions, each after what it reads. Views of ad-hoc SELECTs come by themselves, and are none. Foreign keys
     that name a table which comes later, as ALTER TABLE may have made them, are added when all tables are there."""
-    views = _readers_last([view for view in catalog.views.values() if not view.ad_hoc])
+    views = readers_last([view for view in catalog.views.values() if not view.ad_hoc])
     texts: list[str] = []
     late: list[str] = []
     known: set[str] = set()
@@ -44,7 +44,7 @@ def definition_text(relation: TableSchema | ViewDefinition) -> str:
     return table_text(relation) if isinstance(relation, TableSchema) else view_text(relation)
 
 
-def _readers_last(views: list[ViewDefinition]) -> Iterator[ViewDefinition]:
+def readers_last(views: Iterable[ViewDefinition]) -> Iterator[ViewDefinition]:
     """In the order of their making, but for those that read one which was replaced since."""
     left = {view.name.lower(): view for view in views}
     while left:
