@@ -294,6 +294,7 @@ class ViewAnswer(BaseModel):
     sql: str
     columns: list[ColumnAnswer]
     parameters: list[ParameterAnswer]
+    moments: list[str]
     external: bool
     ad_hoc: bool
     materialization: Literal["none", "partial", "full"]

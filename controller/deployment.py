@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from controller.lookups.binding import Short
+from controller.lookups.binding import RequestMoment, Short
 from domains.errors import BadRequest
 from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter
@@ -31,6 +31,7 @@ __all__ = [
     "MigrationStatus",
     "OnDuplicate",
     "PreparedLookup",
+    "RequestMoment",
     "Short",
     "StatementResult",
     "ViewInfo",
@@ -71,6 +72,8 @@ class ViewInfo:
     """Whether the view was made for a SELECT on ``/v1/sql``."""
     materialization: str
     """``partial``, ``full``, or ``none`` while it has no reader."""
+    moments: tuple[str, ...] = ()
+    """What of the view follows from the time of a request, as the text has it: its answers are kept nowhere."""
 
     @property
     def types(self) -> bytes:
@@ -245,9 +248,15 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(
+        self,
+        keys: Sequence[Any],
+        reading: MapReading,
+        rows: list[Row] | None = None,
+        moment: RequestMoment | None = None,
+    ) -> Tried:
         """The same for many keys, given as JSON values (lists by position or objects by name), in their order. The
-        reader's keys are added to ``rows``."""
+        reader's keys are added to ``rows``; ``moment`` is the time of what asks them."""
 
     def try_integers(self, values: Sequence[int], reading: MapReading) -> Sequence[bytes] | None:
         """The pages of the keys ``[value]``; None if one is a hole, or if the view's keys are not single integers."""
@@ -279,6 +288,8 @@ class Missed:
     lookup: PreparedLookup
     keys: Sequence[Any]
     bounds: Sequence[BoundLookup]
+    moment: RequestMoment | None = None
+    """The time of the request, where it asks more than this."""
 
 
 class Deployment(Protocol):
@@ -312,7 +323,9 @@ class Deployment(Protocol):
     async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
         """The page that ``try_page`` of this look-up has just missed for ``text``: filled without another try."""
 
-    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+    async def pages(
+        self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
+    ) -> list[bytes]:
         """The same as ``try_pages``, but it fills holes and waits for the token."""
 
     async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:

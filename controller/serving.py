@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.deployment import (
@@ -29,7 +28,7 @@ from controller.deployment import (
     numbered_upsert,
 )
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
-from controller.lookups.binding import Binding, FinishedLookup
+from controller.lookups.binding import Binding, FinishedLookup, RequestMoment, utc_now
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup
 from controller.statements.evaluating import Elsewhere, evaluate
@@ -170,12 +169,10 @@ class Serving(ABC):
         info = info_of(state, view.lower())
         index = state.flow.readers.get(view.lower())
         if index is None or self.is_unbuilt(index):
-            return ViewLookup(
-                info, Binding(planned.name, planned.reader, planned.parameters, planned.finish), (), self.hosts
-            )
+            return ViewLookup(info, Binding.of(planned, clock=lambda: self.now()), (), self.hosts)
         node, sharding = state.flow.node(index), state.flow.sharding[index]
         assert is_reader(node.operator)
-        binding = Binding(planned.name, node.operator, planned.parameters, planned.finish)
+        binding = Binding.of(planned, node.operator, lambda: self.now())
         numbers = zip(state.flow.places(index), sharding.numbers, strict=True)
         shards = tuple(self.hosts.reader(node, at, state.flow.bases_of(index, number)) for at, number in numbers)
         if len(shards) == 1:
@@ -228,17 +225,21 @@ class Serving(ABC):
         return shown
 
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
-        return await self.read(view, lambda binding: binding.from_text(text), token)
+        moment = RequestMoment()
+        return await self.read(view, lambda binding: binding.from_text(text, moment), token)
 
-    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+    async def pages(
+        self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
+    ) -> list[bytes]:
         lookup = await self._ready(view)
-        bounds = list(map(lookup.binding.from_json, keys))
+        moment = moment or RequestMoment()
+        bounds = lookup.binding.all_of(keys, moment)
         if token and not lookup.has_reached(self._checked(token), bounds):
-            return await self._filled_keys(Missed(lookup, keys, bounds), token)
+            return await self._filled_keys(Missed(lookup, keys, bounds, moment), token)
         found, holes = in_one_state(lambda reading: lookup.read_all(bounds, reading))
         if holes:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
-            filled = iter(await self._filled_keys(Missed(lookup, missed, holes), token))
+            filled = iter(await self._filled_keys(Missed(lookup, missed, holes, moment), token))
             found = [next(filled) if page is None else page for page in found]
         return [page for page in found if page is not None]
 
@@ -272,7 +273,7 @@ class Serving(ABC):
 
     def _filled_keys(self, missed: Missed, token: Clock | None = None) -> Awaitable[list[bytes]]:
         def bind(binding: Binding) -> list[BoundLookup]:
-            return [binding.from_json(key) for key in missed.keys]
+            return binding.all_of(missed.keys, missed.moment)
 
         return self._filled(missed.lookup.info.name, bind, token, (_own(missed), missed.bounds))
 
@@ -408,7 +409,7 @@ class Serving(ABC):
     @staticmethod
     def now() -> str:
         """CURRENT_TIMESTAMP, in UTC."""
-        return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return utc_now()
 
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         """The attempt's answer; it is repeated if a table was altered between the making of a write and its doing."""

@@ -285,7 +285,7 @@ class _Work:
             self.readers[lower] = None  # Planned with the others, when all are known.
             return
         self.planned[lower] = planned = understand(self.state, definition, meaning)
-        if planned.parameters:
+        if planned.parameters or planned.hidden:
             self.readers[lower] = None
 
     def _replace_view(self, old: ViewDefinition, new: ViewDefinition) -> None:

@@ -22,7 +22,15 @@ from urllib.parse import unquote_to_bytes
 from api.encoding import listed, parse, parse_numbers
 from api.lookups.references import LookupText, Values, not_earlier, values_of, wanted_of
 from api.lookups.response_cache import MARKERS_MAX, Kept, Name, ResponseCache, pieces_of
-from controller.deployment import BoundLookup, Deployment, MapReading, Missed, PreparedLookup, in_one_state
+from controller.deployment import (
+    BoundLookup,
+    Deployment,
+    MapReading,
+    Missed,
+    PreparedLookup,
+    RequestMoment,
+    in_one_state,
+)
 from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.language.types import Row
 from domains.plan.packets import Clock
@@ -165,6 +173,8 @@ class LookupAnswers:
     waiting: list[WaitingLookup] = field(default_factory=list)
     made: int = 0
     """Keys that references have made."""
+    moment: RequestMoment = field(default_factory=RequestMoment)
+    """The time of the request, which all of its look-ups have."""
 
     def body(self) -> bytes:
         return b'{"results":[' + b",".join(self.answers) + b"]}"
@@ -209,7 +219,8 @@ class ManyLookups:
         while asked.late:
             before = [known(self._deployment, each.view) for each in asked.late]
             if token is not None or any(each.missed is None for each in asked.late):
-                coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
+                fill, moment = self._deployment.pages, asked.moment
+                coming = (fill(each.view, each.keys, token=token, moment=moment) for each in asked.late)
                 whole: Sequence[Sequence[bytes]] = await gather(*coming)
             else:
                 whole = await self._filled(asked.late)
@@ -228,7 +239,7 @@ class ManyLookups:
         """Answer the waiting look-ups too, in one state; ``awaited``: nothing is to be read, since there is a token."""
 
         def read(reading: MapReading) -> LookupAnswers:
-            more = LookupAnswers(asked.answers.copy(), asked.sources.copy(), made=asked.made)
+            more = LookupAnswers(asked.answers.copy(), asked.sources.copy(), made=asked.made, moment=asked.moment)
             for each in waiting:
                 self._read(*each, more, reading)
             return more
@@ -238,7 +249,7 @@ class ManyLookups:
 
     def _all_late(self, asked: LookupAnswers, waiting: Sequence[WaitingLookup]) -> LookupAnswers:
         """All of these are to be awaited, as far as it is known what they ask for."""
-        more = LookupAnswers(asked.answers, asked.sources, made=asked.made)
+        more = LookupAnswers(asked.answers, asked.sources, made=asked.made, moment=asked.moment)
         for each in waiting:
             place, wanted = each.place, each.wanted
             values = self._values(place, wanted, more)
@@ -345,14 +356,15 @@ class ManyLookups:
                 asked.sources[place] = kept
             return
         rows = list[Row]()
-        pages, holes = lookup.try_pages(keys, reading, rows)
+        pages, holes = lookup.try_pages(keys, reading, rows, asked.moment)
         if holes:
             missed = [key for key, page in zip(keys, pages, strict=True) if page is None]
-            asked.late.append(Late(place, view, keys, pages, Missed(lookup, missed, holes)))
+            asked.late.append(Late(place, view, keys, pages, Missed(lookup, missed, holes, asked.moment)))
             return
         answer = listed(pages)
         asked.answers[place] = answer
-        version = lookup.version(reading)
+        # An answer of the time is another one a second later, though its reader stays as it is: it is never kept.
+        version = None if lookup.info.moments else lookup.version(reading)
         if version is not None and name is not None:
             markers = lookup.markers(rows) if len(rows) <= MARKERS_MAX else None
             states = [] if markers is None else lookup.states(markers, reading)
@@ -436,10 +448,11 @@ class LookupCalls:
         lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
             return _results(await self._deployment.pages(view, keys, token=token))
-        found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading))
+        moment = RequestMoment()
+        found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading, None, moment))
         if holes:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
-            (pages,) = await self._deployment.fill([Missed(lookup, missed, holes)])
+            (pages,) = await self._deployment.fill([Missed(lookup, missed, holes, moment)])
             filled = iter(pages)
             found = [next(filled) if page is None else page for page in found]
         return _results(found)

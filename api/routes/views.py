@@ -121,6 +121,7 @@ def _view(info: ViewInfo) -> dict[str, Any]:
         "sql": info.sql,
         "columns": [{"name": column.name, "type": str(column.type)} for column in info.columns],
         "parameters": [{"name": each.name, "kind": each.kind, "type": str(each.type)} for each in info.parameters],
+        "moments": list(info.moments),
         "external": info.external,
         "ad_hoc": info.ad_hoc,
         "materialization": info.materialization,

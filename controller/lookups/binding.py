@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -17,7 +18,9 @@ from domains.language.functions.comparands import Comparand, comparand
 from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
 from domains.plan.graph import Parameter, ParameterKind, Reader
 from migrations.query.expressions.late import Given, late_value
+from migrations.query.expressions.moments import HiddenParameter, at_moment
 from migrations.query.finish import Finish
+from migrations.query.view import PlannedView
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
 from worker.reader_map.layout import Bound
 
@@ -66,7 +69,7 @@ def _number(given: Any, type: SqlType, name: str) -> Comparand:
 
 def _among(constant: Constant, type: SqlType) -> Comparand:
     found = comparand(constant, type)
-    assert found is not None, "numbers are compared with numbers here, and text with days"
+    assert found is not None, "numbers are compared with numbers here, and text and moments with days"
     return found
 
 
@@ -132,22 +135,52 @@ class FinishedLookup(BoundLookup):
         return BoundLookup(self.keys, self.seeks, self.low, self.high)
 
 
+def utc_now() -> str:
+    """CURRENT_TIMESTAMP, in UTC: ``2026-01-31 08:00:00``."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+class RequestMoment:
+    """The time of a request, which is that of all it asks: read when it is first wanted, and then the same."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def at(self, clock: Callable[[], str]) -> str:
+        if not self._text:
+            self._text = clock()
+        return self._text
+
+
 class Binding:
-    """The parameters of one view, compiled."""
+    """The parameters of one view, compiled. ``clock`` gives the time where a look-up brings none."""
 
     def __init__(
-        self, view: str, reader: Reader, parameters: Sequence[Parameter], finish: Finish | None = None
+        self,
+        view: str,
+        reader: Reader,
+        parameters: Sequence[Parameter],
+        finish: Finish | None = None,
+        hidden: Sequence[HiddenParameter] = (),
+        clock: Callable[[], str] = utc_now,
     ) -> None:
         self.view = view
         self.reader = reader
         self.parameters = tuple(parameters)
         self.finish = finish
+        self._hidden = tuple(hidden)
+        self._clock = clock
+        self.of_now = bool(hidden)
+        """Whether answers depend on the time, so that none may be kept."""
         self._names = [parameter.name for parameter in parameters]
         self._convert = [comparand_maker(parameter.type, parameter.name) for parameter in parameters]
         lower = {name.lower(): at for at, name in enumerate(self._names)}
         self._position = lower
         self.single_key = (
             finish is None
+            and not hidden
             and len(parameters) == 1
             and parameters[0].kind is ParameterKind.EQUAL
             and reader.key == (parameters[0].column,)
@@ -165,7 +198,7 @@ class Binding:
             parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN) and parameter.type.kind is Kind.INTEGER
             for parameter in self.parameters
         )
-        plain = plain and self.finish is None
+        plain = plain and self.finish is None and not self._hidden
         wanted = (*self.reader.key, *self.reader.seek)
         if not plain or len(by_column) != len(self.parameters) or by_column.keys() != set(wanted):
             return ()
@@ -179,15 +212,21 @@ class Binding:
 
     # --- three shapes of a request ------------------------------------------------------------------------------
 
-    def from_text(self, text: Mapping[str, Sequence[str]]) -> BoundLookup:
+    @staticmethod
+    def of(planned: PlannedView, reader: Reader | None = None, clock: Callable[[], str] = utc_now) -> Binding:
+        return Binding(
+            planned.name, reader or planned.reader, planned.parameters, planned.finish, planned.hidden, clock
+        )
+
+    def from_text(self, text: Mapping[str, Sequence[str]], moment: RequestMoment | None = None) -> BoundLookup:
         """Query-string values by parameter name; a repeated name is an IN list."""
         given: list[Any] = [[]] * len(self.parameters)
         for name, values in text.items():
             at = self._at(name)
             given[at] = [*given[at], *values]  # A name may come in several cases.
-        return self._bind(given)
+        return self._bind(given, moment)
 
-    def from_json(self, key: Any) -> BoundLookup:
+    def from_json(self, key: Any, moment: RequestMoment | None = None) -> BoundLookup:
         """A list of values by position, or an object by name; an IN list is a list of values."""
         if isinstance(key, (list, tuple)):
             if len(key) != len(self.parameters):
@@ -195,7 +234,7 @@ class Binding:
                     f'a key of view "{self.view}" has {len(self.parameters)} values, not {len(key)}',
                     hint=self._hint(),
                 )
-            return self._bind(key)
+            return self._bind(key, moment)
         if not isinstance(key, Mapping):
             raise BadRequest(f'a key of view "{self.view}" is a list or an object', hint=self._hint())
         given: list[Any] = [[]] * len(self.parameters)
@@ -204,11 +243,16 @@ class Binding:
             raise BadRequest(f'a key of view "{self.view}" names a parameter twice', hint=self._hint())
         for at, value in places.items():
             given[at] = value
-        return self._bind(given)
+        return self._bind(given, moment)
 
-    def from_arguments(self, arguments: Sequence[Any]) -> BoundLookup:
+    def all_of(self, keys: Sequence[Any], moment: RequestMoment | None = None) -> list[BoundLookup]:
+        """:meth:`from_json` of keys that are asked at one time."""
+        moment = moment or RequestMoment()
+        return [self.from_json(key, moment) for key in keys]
+
+    def from_arguments(self, arguments: Sequence[Any], moment: RequestMoment | None = None) -> BoundLookup:
         """One argument for each parameter; a tuple or list is an IN list."""
-        return self._bind([list(a) if isinstance(a, tuple) else a for a in arguments])
+        return self._bind([list(a) if isinstance(a, tuple) else a for a in arguments], moment)
 
     # --- how ----------------------------------------------------------------------------------------------------
 
@@ -225,12 +269,14 @@ class Binding:
             return "the view has no parameters"
         return "its parameters are " + ", ".join(f'"{name}"' for name in self._names)
 
-    def _bind(self, given: Sequence[Any]) -> BoundLookup:
+    def _bind(self, given: Sequence[Any], moment: RequestMoment | None) -> BoundLookup:
         """``given`` has a value, or a list of values, for each parameter; an empty list if it is missing."""
         bound = self._of_integers(given) if self.integers else None
-        return (
-            self._bind_any([each if isinstance(each, list) else [each] for each in given]) if bound is None else bound
-        )
+        if bound is not None:
+            return bound
+        now = (moment or RequestMoment()).at(self._clock) if self._hidden else ""
+        hidden = [at_moment(each.value, now) for each in self._hidden]
+        return self._bind_any([each if isinstance(each, list) else [each] for each in given], hidden)
 
     def _of_integers(self, given: Sequence[Any]) -> BoundLookup | None:
         """The look-up if all values are whole numbers or lists of them, as most are: 0.1 µs a value instead of 5.
@@ -252,16 +298,33 @@ class Binding:
             lists.append(dict.fromkeys(values))
         return BoundLookup(*self._places(lists))
 
-    def _bind_any(self, given: Sequence[list[Any]]) -> BoundLookup:
-        bound = self._bind_columns(given)
+    def _bind_any(self, given: Sequence[list[Any]], hidden: Sequence[Constant]) -> BoundLookup:
+        bound = self._bind_columns(given, hidden)
         if self.finish is None:
             return bound
-        values = tuple(map(_given, self.parameters, given))
+        values = (*map(_given, self.parameters, given), *(constant.value for constant in hidden))
         return FinishedLookup(
             bound.keys, bound.seeks, bound.low, bound.high, None, 0, self.finish, values, bound.limit, bound.offset
         )
 
-    def _bind_columns(self, given: Sequence[list[Any]]) -> BoundLookup:
+    def _compared(
+        self, given: Sequence[list[Any]], hidden: Sequence[Constant]
+    ) -> Iterator[tuple[Parameter, list[Comparand]]]:
+        """The parameters that are compared with columns, with what they are compared as."""
+        for parameter, values, convert in zip(self.parameters, given, self._convert, strict=True):
+            if not values:
+                raise BadRequest(f'view "{self.view}" needs the parameter "{parameter.name}"', hint=self._hint())
+            if len(values) > 1 and parameter.kind is not ParameterKind.IN:
+                raise BadRequest(
+                    f'parameter "{parameter.name}" of view "{self.view}" takes one value, not {len(values)}'
+                )
+            if parameter.column is not None:
+                yield parameter, list(map(convert, values))
+        for own, constant in zip(self._hidden, hidden, strict=True):
+            if own.parameter.column is not None:
+                yield own.parameter, [_among(constant, own.parameter.type)]
+
+    def _bind_columns(self, given: Sequence[list[Any]], hidden: Sequence[Constant]) -> BoundLookup:
         if self.single_key and len(given[0]) == 1:
             made = self._convert[0](given[0][0])
             if made.value is not None and made.exact:
@@ -269,22 +332,11 @@ class Binding:
         equal: dict[int, list[Value]] = {}
         low: dict[int, Bound] = {}
         high: dict[int, Bound] = {}
-        counts: dict[ParameterKind, int] = {}
         possible = True
-        for parameter, values, convert in zip(self.parameters, given, self._convert, strict=True):
-            if not values:
-                raise BadRequest(f'view "{self.view}" needs the parameter "{parameter.name}"', hint=self._hint())
+        for parameter, compared in self._compared(given, hidden):
             kind = parameter.kind
-            if len(values) > 1 and kind is not ParameterKind.IN:
-                raise BadRequest(
-                    f'parameter "{parameter.name}" of view "{self.view}" takes one value, not {len(values)}'
-                )
-            if kind in _COUNTS:
-                counts[kind] = _count(parameter, values[0])
-                continue
-            if parameter.column is None:
-                continue  # The finish's own.
-            wanted = [made for each in values if (made := convert(each)).value is not None]
+            assert parameter.column is not None, "the others are not compared with columns"
+            wanted = [made for made in compared if made.value is not None]
             if not wanted:
                 possible = False  # A comparison with NULL is never true.
                 continue
@@ -305,6 +357,7 @@ class Binding:
             # A range of a key column says which keys are meant; within a key there is nothing left of it to seek.
             above, below = low.pop(column, None), high.pop(column, None)
             equal[column] = [value for value in equal[column] if _within(value, above, below)]
+        counts = {p.kind: _count(p, own[0]) for p, own in zip(self.parameters, given, strict=True) if p.kind in _COUNTS}
         limit, offset = counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
         if not possible or not all(equal.values()):
             return BoundLookup((), limit=limit, offset=offset)

@@ -128,7 +128,7 @@ def head_of(state: State, view: str) -> dict[str, Any]:
         "key_columns": node.operator.key,
         "seek_columns": node.operator.seek,
         "parameters": [
-            {"name": each.name, "kind": each.kind.value, "column": each.column} for each in planned.parameters
+            {"name": each.name, "kind": each.kind.value, "column": each.column} for each in planned.reader.parameters
         ],
         "views": [{"name": each.name, "query": faithful(each.relation), "names": each.columns} for each in views],
         "tables": [schema_to_json(schema) for schema in tables],

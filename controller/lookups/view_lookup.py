@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from controller.deployment import Tried, ViewInfo
 from controller.hosts import Hosts, ReaderShard
-from controller.lookups.binding import Binding, Short, ShortLane
+from controller.lookups.binding import Binding, RequestMoment, Short, ShortLane
 from domains.language.types import Row
 from domains.plan.packets import Clock
 from domains.plan.sharding import shard_of
@@ -78,7 +78,13 @@ class ViewLookup:
         self._count(page, (key,))
         return page
 
-    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(
+        self,
+        keys: Sequence[Any],
+        reading: MapReading,
+        rows: list[Row] | None = None,
+        moment: RequestMoment | None = None,
+    ) -> Tried:
         if self._many:
             values = single_integers(keys)
             pages = None if values is None else self._integer_pages(values, reading)
@@ -92,7 +98,7 @@ class ViewLookup:
                     self._tell_of(values, pages)
                 holes = compress(values, map(_is_missing, pages)) if missing else ()
                 return pages, [BoundLookup(((value,),)) for value in holes]
-        bounds = list(map(self.binding.from_json, keys))
+        bounds = self.binding.all_of(keys, moment)
         if rows is not None:
             for bound in bounds:
                 rows += bound.keys

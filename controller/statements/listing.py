@@ -40,9 +40,10 @@ def info_of(state: State, lower: str) -> ViewInfo:
         definition.sql,
         planned.columns,
         planned.parameters,
-        definition.external or bool(planned.parameters) or definition.ad_hoc,
+        definition.external or bool(planned.parameters or planned.hidden) or definition.ad_hoc,
         definition.ad_hoc,
         kept,
+        tuple(hidden.parameter.name for hidden in planned.hidden),
     )
 
 

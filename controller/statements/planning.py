@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
 from typing import Protocol, TypeVar
 
 from controller.deployment import ArchivedPositions, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
-from controller.lookups.binding import Binding
+from controller.lookups.binding import Binding, RequestMoment
 from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan
@@ -119,6 +119,11 @@ class SentSelect:
     """None: it was recognised, and is parsed if that is needed after all."""
     is_learnt: bool = False
     """Whether it is the whole text, as it was parsed: its constants are then at their places."""
+    moment: RequestMoment = field(default_factory=RequestMoment)
+
+    def __post_init__(self) -> None:
+        if self.statement is not None:
+            self.moment = RequestMoment(self.statement.now)
 
 
 class SelectPlans:
@@ -365,7 +370,7 @@ def _alike(one: PlannedView, other: PlannedView) -> bool:
     """Whether a view's reader answers the other, with the arguments that were made for it."""
     if (one.columns, one.parameters, one.placeholders) != (other.columns, other.parameters, other.placeholders):
         return False
-    if one.finish != other.finish:
+    if (one.finish, one.hidden) != (other.finish, other.hidden):
         return False
     mine, its = one.reader, other.reader
     return (mine.order, mine.visible, mine.limit, mine.offset, mine.empty) == (

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
-from controller.lookups.binding import Binding, FinishedLookup
+from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.statements.evaluating import Elsewhere, SparkSelects
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
 from controller.statements.shapes import (
@@ -135,7 +135,7 @@ class Selects:
         sent = SentSelect(statement.sql, statement)
         evaluated = await self._plans.evaluated(sent, await self._plans.prepare(sent))
         planned, plan = await self._plans.in_order(evaluated)
-        asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
+        asked = planned, plan, evaluated.arguments, sent.moment
         columns, rows, _ = await self._asked(*asked, None, token, None)
         return columns, list(map(json_row_coercer(columns), rows))
 
@@ -187,9 +187,8 @@ class Selects:
             raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint="CREATE EXT VIEW it, and read that")
         shape, variant = self.shapes.asked(listed_text(made.shape), made.name, sql[:LISTED_CHARACTERS], reusable=False)
         variant.refused = NOT_KEPT
-        columns, rows, clock = await self._asked(
-            made.name, made.planned, made.plan, made.arguments, (shape, variant), token, None
-        )
+        asked = made.planned, made.plan, made.arguments, RequestMoment(now)
+        columns, rows, clock = await self._asked(*asked, (shape, variant), token, None)
         return StatementResult(columns, tuple(rows)), clock
 
     async def analyze(self, statement: SelectStatement, token: Clock) -> tuple[str, Clock]:
@@ -207,8 +206,8 @@ class Selects:
         planned, plan = await self._plans.unless_long(
             statement.sql, lambda state: plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
         )
-        binding = Binding(evaluated.ad_hoc.name, planned.reader, planned.parameters, planned.finish)
-        question = Question(plan, binding.from_arguments(evaluated.arguments).sent, measured=True)
+        bound = self._binding(planned).from_arguments(evaluated.arguments, RequestMoment(statement.now))
+        question = Question(plan, bound.sent, measured=True)
         began = perf_counter()
         rows, clock = await self._deployment.evaluate(question, token, None)
         took = _milliseconds(perf_counter() - began)
@@ -244,8 +243,9 @@ class Selects:
         planned, arguments = select.planned, select.arguments
         served = self._deployment.state.planned[view]
         await self._counted(select, sent)
+        moment = sent.moment
         try:
-            page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments), token)
+            page = await self._deployment.read(view, lambda binding: binding.from_arguments(arguments, moment), token)
         except NotFound:
             page = None
         if page is None or self._deployment.state.planned.get(view) is not served:
@@ -258,7 +258,7 @@ class Selects:
         shape, variant = await self._counted(select, sent)
         spark = self.by_spark
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
-        asked = evaluated.ad_hoc.name, planned, plan, evaluated.arguments
+        asked = planned, plan, evaluated.arguments, sent.moment
         answer = await self._asked(*asked, (shape, variant), token, elsewhere)
         if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at:
             if is_unique(plan):
@@ -271,15 +271,15 @@ class Selects:
 
     async def _asked(
         self,
-        name: str,
         planned: PlannedView,
         plan: EvaluationPlan,
         arguments: Sequence[Argument],
+        moment: RequestMoment,
         counted: tuple[Shape, Variant] | None,
         token: Clock,
         elsewhere: Elsewhere | None,
     ) -> Answered:
-        bound = Binding(name, planned.reader, planned.parameters, planned.finish).from_arguments(arguments)
+        bound = self._binding(planned).from_arguments(arguments, moment)
         began = perf_counter()
         rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
         took = perf_counter() - began
@@ -291,6 +291,9 @@ class Selects:
             finish = partial(_finished, bound, planned.finish, rows)
             rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()
         return planned.columns, rows, clock
+
+    def _binding(self, planned: PlannedView) -> Binding:
+        return Binding.of(planned, clock=lambda: self._deployment.now())
 
     async def _by_spark(self, sent: SentSelect, spark: SparkSelects, budget: Budget) -> tuple[Rows, Clock] | None:
         select = await self._plans.verbatim(sent)

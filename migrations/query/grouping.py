@@ -29,7 +29,8 @@ from migrations.query.expressions.aggregates import Summary, aggregates_in, is_a
 from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.late import fields_of, has_parameter
 from migrations.query.expressions.literals import shown
-from migrations.query.expressions.parameters import is_parameterised, own_nodes
+from migrations.query.expressions.moments import NOW, own_nodes
+from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.terms import equality, substituted
 from migrations.query.joins import Arranged, Leaf
@@ -442,7 +443,8 @@ def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression
         return None
     try:
         late = late_placeholder(SelectStage(), lambda part: scalar(part, block.scope))
-        computed = fold(scalar(node, block.scope, Setting(placeholder=late)), block.context.constants)
+        setting = Setting(placeholder=late, moment=lambda: NOW)
+        computed = fold(scalar(node, block.scope, setting), block.context.constants)
     except HeadraceError:
         return None  # It holds an aggregate or a subquery, so it is no group itself.
     if computed not in groups:

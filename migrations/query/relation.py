@@ -44,11 +44,20 @@ class Slot:
     """Written ``:name``."""
     outer: Expression | None = None
     """What feeds it is no request but the row of a query around: see ``correlation.py``."""
+    moment: Expression | None = None
+    """What feeds it is the time of the request, in this expression of it: see ``expressions/moments.py``."""
 
     @property
     def key(self) -> str:
         """What names it in expressions: see ``expressions/late.py``."""
+        if self.moment is not None:
+            return f"@{self.name}"
         return f":{self.name}" if self.named else ".".join(map(str, self.marks[0]))
+
+    @property
+    def rank(self) -> tuple[bool, tuple[Mark, ...], str, str]:
+        """Its place among the parameters of a view: in the order of the text, those that nobody gives behind."""
+        return self.moment is not None, self.marks[:1], self.name, self.kind.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from migrations.query.expressions.aggregates import aggregates_in, is_operand, s
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.literals import shown, truth
-from migrations.query.expressions.parameters import has_query, is_parameterised, own_nodes
+from migrations.query.expressions.moments import own_nodes
+from migrations.query.expressions.parameters import has_query, is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Outer, Scope
 from migrations.query.expressions.terms import conditions_of, value_of

@@ -15,7 +15,9 @@ from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.correlation import Correlations, outer_columns
 from migrations.query.expressions.late import late_parameter, takes_list
+from migrations.query.expressions.moments import NOW, NOW_NAME, is_sought, moment_of
 from migrations.query.expressions.parameters import (
+    Comparison,
     has_query,
     is_parameterised,
     leading_bound,
@@ -254,8 +256,8 @@ class FromClause:
             return []
 
         def translate(node: exp.Expr) -> Expression:
-            late = late_placeholder(self._stage, translate)
-            setting = Setting(placeholder=late, place="the ON of a join")
+            late, moment = late_placeholder(self._stage, translate), late_moment(self._stage)
+            setting = Setting(placeholder=late, moment=moment, place="the ON of a join")
             return fold(scalar(node, scope, setting), self._context.constants)
 
         conditions: list[Expression] = []
@@ -393,8 +395,7 @@ def read_parameters(
     taken = read_comparisons(part)
     comparisons, rest = taken or ([], [])
     operands = [translate(comparison.operand) for comparison in comparisons]
-    compares = any(operand.type.kind is Kind.JSON for operand in operands)  # No key: 1 and 1.0 are equal documents.
-    if taken is None or compares or not all(map(positions, operands)):
+    if taken is None or not all(map(_is_key, comparisons, operands)):
         late = translate(part)
         stage.late.append(late)
         if not is_condition:
@@ -402,12 +403,32 @@ def read_parameters(
         bound = leading_bound(part)
         comparisons, rest = [] if bound is None else [bound], []
         operands = [translate(comparison.operand) for comparison in comparisons]
-        if not all(map(positions, operands)) or any(operand.type.kind is Kind.JSON for operand in operands):
+        if not all(map(_is_key, comparisons, operands)):
             return []
     for comparison, operand in zip(comparisons, operands, strict=True):
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
         stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))
     return [translate(condition) for condition in rest]
+
+
+def _is_key(comparison: Comparison, operand: Expression) -> bool:
+    """Whether rows may be looked up by what is compared. JSON is no key: 1 and 1.0 are equal documents."""
+    if not positions(operand) or operand.type.kind is Kind.JSON:
+        return False
+    moment = None if isinstance(comparison.placeholder, exp.Placeholder) else moment_of(comparison.placeholder)
+    return moment is None or is_sought(moment, [operand.type])
+
+
+def late_moment(stage: SelectStage) -> Callable[[], Expression]:
+    """NOW() in an expression of this stage, which knows of it as of a parameter from then on."""
+
+    def placed() -> Expression:
+        slot = Slot(NOW_NAME, ParameterKind.EQUAL, NOW.type, (), moment=NOW)
+        if slot not in stage.slots:
+            stage.slots.append(slot)
+        return NOW
+
+    return placed
 
 
 def late_placeholder(stage: SelectStage, translate: Translate) -> Callable[[exp.Placeholder], Expression]:

@@ -217,7 +217,8 @@ def _position(expression: Expression) -> int:
 
 
 def is_same_value(one: Slot, other: Slot) -> bool:
-    """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both."""
+    """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both. Moments are never one:
+    each has a place of its own among its column's values."""
     return (one.named and other.named and one.name == other.name) or bool(set(one.marks) & set(other.marks))
 
 
@@ -258,7 +259,11 @@ _FUNCTIONS = {
 def late_condition(wide: Wide) -> Expression:
     """The comparison of a parameter that is no key, as a condition that is applied when the answer is read."""
     slot = wide.slot
-    return call(_FUNCTIONS[slot.kind], wide.expression, parameter_call(slot.key, wide.expression.type))
+    if slot.moment is not None:
+        given = parameter_call(slot.key, slot.moment.type, exact=False)
+    else:
+        given = parameter_call(slot.key, wide.expression.type)
+    return call(_FUNCTIONS[slot.kind], wide.expression, given)
 
 
 def _inner_conditions(source: Source | None) -> list[Expression]:

@@ -17,6 +17,7 @@ from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes, text_of
 from migrations.query.expressions.late import has_parameter
+from migrations.query.expressions.moments import HiddenParameter
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish
 from migrations.query.plan import distinct, emit, projected, pruned
@@ -163,10 +164,10 @@ def name_parameters(placed: Sequence[PlacedParameter], columns: Sequence[Column]
 
 def _bound(p: PlacedParameter, placed: Sequence[PlacedParameter]) -> str:
     """The suffix that tells the bounds of one column apart; nothing where there is only one."""
-    if p.slot.named or p.slot.kind not in (*LOWER, *UPPER):
+    if p.slot.named or p.slot.moment is not None or p.slot.kind not in (*LOWER, *UPPER):
         return ""
     ours, others = (LOWER, UPPER) if p.slot.kind in LOWER else (UPPER, LOWER)
-    if not any(o.column == p.column and o.slot.kind in others for o in placed):
+    if not any(o.column == p.column and o.slot.kind in others and o.slot.moment is None for o in placed):
         return ""
     return "_min" if ours is LOWER else "_max"
 
@@ -191,6 +192,8 @@ class PlannedView:
     """The parameter that each ``?`` feeds, in the order of the text (a view's own where its name stands)."""
     finish: Finish | None = None
     """What is done to the reader's rows when they are read, where that is anything."""
+    hidden: tuple[HiddenParameter, ...] = ()
+    """Behind the ``parameters``, among those of the reader: those that the time of a request fills in."""
 
 
 def plan_view(
@@ -274,7 +277,20 @@ def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: st
         offset=offset if isinstance(offset, int) else 0,
         empty=relation.empty,
     )
-    return PlannedView(name, root, reader, visible, parameters, _tables(graph, root), _placeholders(slots))
+    shown, hidden = _parted(slots, parameters)
+    return PlannedView(name, root, reader, visible, shown, _tables(graph, root), _placeholders(slots), hidden=hidden)
+
+
+def _parted(
+    slots: Sequence[PlacedParameter], parameters: tuple[Parameter, ...]
+) -> tuple[tuple[Parameter, ...], tuple[HiddenParameter, ...]]:
+    """The parameters that clients give, and those that follow from the time."""
+    hidden = tuple(
+        HiddenParameter(parameter, p.slot.moment)
+        for p, parameter in zip(slots, parameters, strict=True)
+        if p.slot.moment is not None
+    )
+    return parameters[: len(parameters) - len(hidden)], hidden
 
 
 def _sought(
@@ -340,7 +356,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
         stored(plan.field(0))
     limit, offset = relation.limit, relation.offset
     slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
-    slots.sort(key=lambda p: p.slot.marks[0])
+    slots.sort(key=lambda p: p.slot.rank)
     _refuse_lost_placeholders(written, slots)
     narrow = projected(plan, list(kept), list(kept.values()))
     if late.distinct and groups is None:
@@ -359,9 +375,8 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
         offset=offset if isinstance(offset, int) else 0,
     )
     reader = Reader(name, key, seek, (), narrow.width, parameters)
-    return PlannedView(
-        name, root, reader, relation.columns, parameters, _tables(graph, root), _placeholders(slots), finish
-    )
+    shown, tables, (own, hidden) = relation.columns, _tables(graph, root), _parted(slots, parameters)
+    return PlannedView(name, root, reader, shown, own, tables, _placeholders(slots), finish, hidden)
 
 
 def _keys_and_conditions(
@@ -384,6 +399,9 @@ def _keys_and_conditions(
                 continue
         slots.append(PlacedParameter(slot, field.position))
     for slot in late:
+        if slot.moment is not None:
+            slots += [] if any(p.slot == slot for p in slots) else [PlacedParameter(slot, None)]
+            continue
         same = next((at for at, p in enumerate(slots) if is_same_value(p.slot, slot)), None)
         if same is None:
             slots.append(PlacedParameter(slot, None))
@@ -396,7 +414,8 @@ def _keys_and_conditions(
 
 def _keys_of(slot: Slot) -> list[str]:
     """All that a parameter may be called in expressions."""
-    return [*([f":{slot.name}"] if slot.named else []), *(".".join(map(str, mark)) for mark in slot.marks)]
+    own = [slot.key] if slot.named or slot.moment is not None else []
+    return [*own, *(".".join(map(str, mark)) for mark in slot.marks)]
 
 
 def _named_apart(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -422,7 +441,7 @@ def _slots(relation: Relation, limit: int | Slot | None, offset: int | Slot) -> 
     """All parameters with their columns, in the order in which the statement names them."""
     placed = [PlacedParameter(c.slot, c.column) for c in relation.carried]
     placed += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
-    return sorted(placed, key=lambda p: p.slot.marks[0])
+    return sorted(placed, key=lambda p: p.slot.rank)
 
 
 def _hinted_key(

@@ -43,7 +43,7 @@ def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged
         nothing = _outermost(compile_query(query, fresh_context(catalog, tables, nothing=True)))
     except RecursionError:
         raise Unsupported("a query that nests too deep for the judge") from None
-    places = sorted(range(len(answer.slots)), key=lambda i: answer.slots[i].marks[0])
+    places = sorted(range(len(answer.slots)), key=lambda i: answer.slots[i].rank)
     columns = [f"c{i}" for i in range(len(answer.columns))]
     keys = [f"p{place} AS p{i}" for i, place in enumerate(places)]
     text = f"SELECT {', '.join([*columns, *keys])} FROM ({answer.text})"

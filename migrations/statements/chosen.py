@@ -88,7 +88,7 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
     timed = at_time(select, now)
-    statement = SelectStatement(timed, text_of(timed), of_now=timed is not select)
+    statement = SelectStatement(timed, text_of(timed), of_now=timed is not select, now=now)
     times = stamps(schema, (position for position, _ in changes), now) if changes is not None else ()
     changed = None if changes is None else tuple(changes)
     return ChosenWrite(schema, statement, changed, bool(node.args.get("limit")), stamps=times)

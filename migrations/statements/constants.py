@@ -172,10 +172,7 @@ def at_time(query: exp.Query, now: str) -> exp.Query:
 
 
 def _asks_time(node: exp.Expr) -> bool:
-    if not isinstance(node, calls.NODES):
-        return False
-    name, parts = calls.spelled(node)
-    return name in calls.CLOCK and all(isinstance(part, exp.Literal) for part in parts)
+    return calls.asks_time(node) and all(isinstance(part, exp.Literal) for part in calls.spelled(node)[1])
 
 
 def _named(item: exp.Expr) -> exp.Expr:
@@ -184,7 +181,10 @@ def _named(item: exp.Expr) -> exp.Expr:
 
 
 def _time(node: exp.Expr, now: str) -> exp.Expr:
-    constant = calls.clock(calls.spelled(node)[0], Constant(now, DATETIME))
+    constant = fold(calls.clock(calls.spelled(node)[0], Constant(now, DATETIME)))
+    assert isinstance(constant, Constant), "the clock gives a value"
+    if isinstance(constant.value, int):
+        return exp.Literal.number(constant.value)
     assert constant.value is not None, "the clock gives a value"
     item: exp.Expr = parse_select(f"SELECT CAST('{shown(constant.value)}' AS {constant.type})").expressions[0]
     for part in nodes(item):

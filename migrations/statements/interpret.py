@@ -102,10 +102,10 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
     if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
     timed = at_time(query, now) if _MAY_ASK_TIME.search(parsed.sql) else query
-    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query)
+    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query, now=now)
 
 
-_MAY_ASK_TIME = re.compile("now|curdate|curtime|current_|localtime|sysdate|utc_", re.IGNORECASE)
+_MAY_ASK_TIME = re.compile("now|curdate|curtime|current_|localtime|sysdate|utc_|unix_timestamp", re.IGNORECASE)
 """In the text of what :func:`at_time` has something to do for: to go through a tree takes longer."""
 
 

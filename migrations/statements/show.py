@@ -112,7 +112,7 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now
     if isinstance(target, exp.Query):
         text = parsed.sql[parsed.sql.upper().index("ANALYZE") + 7 :] if style else re.sub(r"^\s*\w+\s+", "", parsed.sql)
         timed = at_time(target, now)
-        select = SelectStatement(timed, text.lstrip(), params, of_now=timed is not target)
+        select = SelectStatement(timed, text.lstrip(), params, of_now=timed is not target, now=now)
         return Explain(select, analyze=bool(style))
     if style:
         raise Unsupported("EXPLAIN ANALYZE of what is no SELECT", hint="EXPLAIN ANALYZE SELECT …")

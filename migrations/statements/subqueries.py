@@ -84,7 +84,7 @@ def select_of(node: exp.Expr, values: Mapping[int, Value], now: str) -> SelectSt
     own = tuple(values[id(found)] for found in placeholders(query))
     timed = at_time(query, now)
     if not reads_nothing(query):
-        return SelectStatement(timed, text_of(timed), own, of_now=timed is not query)
+        return SelectStatement(timed, text_of(timed), own, of_now=timed is not query, now=now)
     constant = timed.copy()
     for found, value in zip(placeholders(constant), own, strict=True):
         found.replace(literal_node(value))

@@ -24,6 +24,7 @@ from controller.deployment import (
     Missed,
     OnDuplicate,
     PreparedLookup,
+    RequestMoment,
     StatementResult,
     Tried,
     ViewInfo,
@@ -92,7 +93,13 @@ class FakeLookup:
         page = self._hit(key)
         return BoundLookup((key,)) if page is None else page
 
-    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(
+        self,
+        keys: Sequence[Any],
+        reading: MapReading,
+        rows: list[Row] | None = None,
+        moment: RequestMoment | None = None,
+    ) -> Tried:
         bound = [self._deployment.key_of_json(self.info, key) for key in keys]
         pages = [self._hit(key) for key in bound]
         return pages, [BoundLookup((key,)) for key, page in zip(bound, pages, strict=True) if page is None]
@@ -191,7 +198,9 @@ class FakeDeployment:
         (key,) = missed.keys
         return self._fill(lookup.info, key)
 
-    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+    async def pages(
+        self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
+    ) -> list[bytes]:
         await self._reached(token)
         info = self._view(view)
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]

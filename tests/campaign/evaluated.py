@@ -48,7 +48,7 @@ class Evaluated(Planned):
         )
 
     def _recomputed(self, graph: JointGraph, planned: PlannedView, arguments: Sequence[Any]) -> list[Row]:
-        reader = planned.reader
+        reader, arguments = planned.reader, self.whole(planned, arguments)
         if planned.finish is None and any(
             a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS
         ):

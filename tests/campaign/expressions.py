@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from random import Random
 
-from tests.campaign.kinds import DATE, DBL, INT, TIME, TXT, Kind, Type, dec, draw
+from tests.campaign.kinds import DATE, DBL, INT, NOW, TIME, TXT, Kind, Type, dec, draw
 from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
@@ -15,6 +16,17 @@ _REGULAR = ("(a|bb)", "(b+)", "^(.)", "(a?)", "(é|1)2?")
 _WHOLE_DAYS = ("%Y%m%d", "%d.%m.%Y", "%W %D %b %Y", "%M %e, %Y", "%Y %j")
 """Formats that read back what they wrote."""
 _COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
+
+
+def moment(random: Random, type: Type) -> Term:
+    """A value that follows from the time of a request: a day or a number."""
+    value = draw(random, type)
+    if type.kind is Kind.DATE:
+        away = (date.fromisoformat(str(value)) - date.fromisoformat(NOW[:10])).days
+        text = random.choice(("CURDATE() + INTERVAL {} DAY", "DATE_ADD(CURRENT_DATE, INTERVAL {} DAY)"))
+        return Term(DATE, f"({text.format(away)})", f"'{value}'")
+    assert isinstance(value, int)
+    return Term(INT, f"(YEAR(NOW()) + {value - int(NOW[:4])})", str(value))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import Any
 import pymysql  # type: ignore[import-untyped]
 
 from domains.errors import ConstraintViolation, SqlError, TypeViolation
-from tests.campaign.kinds import literal
+from tests.campaign.kinds import NOW, literal
 from tests.campaign.subject import Answer, Setting
 
 _CONSTRAINTS = (1062, 1048, 1364)
@@ -41,6 +41,8 @@ class MariaDB:
             "SET NAMES utf8mb4",
             "SET collation_connection = utf8mb4_bin",
             "SET group_concat_max_len = 1000000",
+            "SET time_zone = '+00:00'",
+            f"SET timestamp = UNIX_TIMESTAMP('{NOW}')",
         ):
             self._run(statement)
 

@@ -30,6 +30,7 @@ from migrations.flow.dataflow import Placement
 from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.flow.routing import split
+from migrations.query.expressions.moments import at_moment
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements import interpret
@@ -51,13 +52,13 @@ from migrations.statements.statement import (
     SelectStatement,
     WriteStatement,
 )
+from tests.campaign.kinds import NOW
 from tests.campaign.subject import Answer, Setting
 from tests.simulation.simulation import Simulation
 from worker.adhoc.answer import Question, answer_rows, part_of
 from worker.adhoc.cut import ShardedTables
 from worker.adhoc.pushing import divided
 
-NOW = "2026-01-31 08:00:00"
 _DEFINITIONS = (
     CreateTableStatement,
     AlterTableStatement,
@@ -235,8 +236,7 @@ class Planned:
         return self.answered(*plan_evaluation(self.state, definition), arguments)
 
     def answered(self, planned: PlannedView, plan: EvaluationPlan, arguments: Sequence[Any]) -> list[Row]:
-        binding = Binding(planned.name, planned.reader, planned.parameters, planned.finish)
-        bound = binding.from_arguments(arguments)
+        bound = Binding.of(planned, clock=self.now).from_arguments(arguments)
         shards = self.state.shards
         stores = [self.simulation.stores[physical(BASES, shard, shards)] for shard in range(shards)]
         question = Question(plan, bound.sent)
@@ -299,6 +299,11 @@ class Planned:
 
     def now(self) -> str:
         return NOW
+
+    @staticmethod
+    def whole(planned: PlannedView, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """One argument for each of the reader's parameters: also what follows from the time."""
+        return (*arguments, *(at_moment(each.value, NOW).value for each in planned.hidden))
 
     def view_evaluated(self, view: str, values: Sequence[Any]) -> list[Row]:
         return self.evaluated(self.state.catalog.views[view.lower()], self.arguments(view, values))

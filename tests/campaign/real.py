@@ -18,6 +18,7 @@ from api.encoding import parse
 from controller.embedded.local import LocalDeployment
 from domains.engine.invariants import check_links
 from domains.operators.edges import ReaderOperator
+from tests.campaign.kinds import NOW
 from tests.campaign.subject import Answer, Setting
 
 PLENTY = 2**40
@@ -42,7 +43,7 @@ class Real:
         return Path(self._directory.name) / str(self._generation)
 
     def _open(self) -> LocalDeployment:
-        return self._run(
+        opened = self._run(
             LocalDeployment.open(
                 self.path,
                 memory_limit=PLENTY,
@@ -52,6 +53,8 @@ class Real:
                 partial=self.setting.partial,
             )
         )
+        opened.now = lambda: NOW  # type: ignore[method-assign]
+        return opened
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._loop.run_until_complete(work)

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from tests.campaign.aggregates import Aggregates
-from tests.campaign.expressions import Expressions
+from tests.campaign.expressions import Expressions, moment
 from tests.campaign.kinds import INT, Kind, Type
 from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
@@ -315,6 +315,8 @@ class Queries:
             return same(INT, "({0} BETWEEN {1} AND {2})", target, placeholder(low), placeholder(high))
         if kind == "range":
             kind = self.random.choice(("<", "<=", ">", ">="))
+        if kind != "in" and target.type.kind in (Kind.DATE, Kind.INT) and self.random.random() < 0.3:
+            return same(INT, f"({{0}} {kind} {{1}})", target, moment(self.random, target.type))
         term = placeholder(Parameter(next(self.parameters), kind, target.type))
         if kind == "in":
             return call(INT, "{0} IN ({1})", "{0} IN (SELECT value FROM json_each({1}))", target, term)

@@ -72,6 +72,7 @@ class Simulated(Planned):
         node = self._reader_of(view)
         reader = node.operator
         assert isinstance(reader, Reader)
+        arguments = self.whole(self.planned(view), arguments)
         keys = keys_of(reader, keyed_arguments(node, arguments))
         if keys:
             self._fill(node, keys)
@@ -129,7 +130,8 @@ class Simulated(Planned):
         if view.lower() in self.state.flow.readers:
             node = self._reader_of(view)
             assert isinstance(node.operator, Reader)
-            keys = keys_of(node.operator, keyed_arguments(node, self.arguments(view, values)))
+            arguments = self.whole(self.planned(view), self.arguments(view, values))
+            keys = keys_of(node.operator, keyed_arguments(node, arguments))
             for domain, own in self._by_domain(node, keys).items():
                 self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, own))
 

@@ -92,8 +92,11 @@ UNSUPPORTED = {
     "SELECT id FROM other.stories": "database names",
     "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
     "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x": "several rows",
-    "SELECT NOW() FROM stories": "NOW()",
-    "SELECT id FROM stories WHERE CURRENT_DATE > '2026-01-01'": "CURDATE()",
+    "SELECT x.n FROM (SELECT NOW() AS n FROM stories) x": "the parameter in the column",
+    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE CURRENT_DATE > '2026-01-01') x": "over a condition",
+    "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes WHERE story_id = id AND user > YEAR(NOW()))": (
+        "NOT EXISTS"
+    ),
     "SELECT RAND() FROM stories": "RAND()",
     "SELECT DATABASE() FROM stories": "DATABASE()",
     "SELECT NO_SUCH(id) FROM stories": "no_such",

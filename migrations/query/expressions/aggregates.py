@@ -16,7 +16,7 @@ from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.calls import AGGREGATES, spelled
 from migrations.query.expressions.documents import as_value, sorting
 from migrations.query.expressions.literals import LARGEST_SCALE, precise
-from migrations.query.expressions.parameters import own_nodes
+from migrations.query.expressions.moments import own_nodes
 from migrations.query.relation import Sorting
 
 _NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat)

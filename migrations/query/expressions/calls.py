@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from domains.errors import SqlError, Unsupported
-from domains.language.durations import of_moment
 from domains.language.expressions import Constant, Expression
 from domains.language.functions import FUNCTIONS, call
 from domains.language.functions.temporal.intervals import COMPOUND, OF_TIMES
-from domains.language.types import DATE, DATETIME, TEXT, TIME, Kind
+from domains.language.types import DATE, TEXT, TIME, Kind
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import integer
 
@@ -37,8 +36,9 @@ CLOCK = {
     "curtime": "time",
     "current_time": "time",
     "utc_time": "time",
+    "unix_timestamp": "seconds",
 }
-"""Functions of the time at which the statement runs, and what they give."""
+"""Functions of the time at which the statement runs, and what they give. UNIX_TIMESTAMP is one without an argument."""
 
 AGGREGATES = frozenset(
     "any_value bit_and bit_or bit_xor std stddev stddev_pop stddev_samp variance var_pop var_samp "  # noqa: SIM905
@@ -125,6 +125,14 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
     return _WITHOUT_PARENTHESES[type(node)], []
 
 
+def asks_time(node: exp.Expr) -> bool:
+    """Whether a node is a call whose value is the time of the statement."""
+    if not isinstance(node, NODES):
+        return False
+    name, parts = spelled(node)
+    return name in CLOCK and not (parts and name in FUNCTIONS)
+
+
 def check(name: str) -> None:
     """:raises Unsupported: the function has another value each time it is asked, is of a session, or is not there."""
     if name in VOLATILE:
@@ -205,9 +213,11 @@ def _whole(text: str) -> Constant | None:
     return integer(int(text)) if text.strip().lstrip("+-").isdigit() else None
 
 
-def clock(name: str, now: Constant) -> Constant:
-    """The constant that a function of the clock is, given the time of the statement."""
-    what, moment = CLOCK[name], str(now.value)
+def clock(name: str, now: Expression) -> Expression:
+    """The value of a function of the clock, given the time of the statement."""
+    what = CLOCK[name]
     if what == "datetime":
-        return Constant(moment, DATETIME)
-    return Constant(moment[:10], DATE) if what == "date" else Constant(of_moment(moment), TIME)
+        return now
+    if what == "seconds":
+        return call("unix_timestamp", now)
+    return call("cast", now, type=DATE if what == "date" else TIME)

@@ -123,7 +123,7 @@ def marked_late(e: Expression, prefix: Sequence[int]) -> Expression:
 
 def _prefixed(parameter: Call, prefix: Sequence[int]) -> Constant:
     key = key_of(parameter)
-    return Constant(key if key.startswith(":") else ".".join((*map(str, prefix), key)), TEXT)
+    return Constant(key if key[0] in ":@" else ".".join((*map(str, prefix), key)), TEXT)
 
 
 Given = Value | tuple[Value, ...]

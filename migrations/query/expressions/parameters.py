@@ -1,14 +1,19 @@
-"""Which conditions are parameters: ``column = ?`` and its like, told from all other uses of a ``?``."""
+"""Which conditions are parameters: ``column = ?`` and its like, told from all other uses of a ``?``.
+
+A moment (``moments.py``) stands wherever a ``?`` does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domains.errors import Unsupported
 from domains.language.types import SqlType
 from domains.plan.graph import ParameterKind
-from migrations.parse.reading import children, exp, position
+from migrations.parse.reading import exp, position, text_of
+from migrations.query.expressions.calls import asks_time
+from migrations.query.expressions.moments import is_moment, moment_of, own_nodes
 from migrations.query.relation import Slot
 
 _KINDS: dict[type[exp.Expr], ParameterKind] = {
@@ -33,33 +38,31 @@ class Comparison:
 
     operand: exp.Expr
     kind: ParameterKind
-    placeholder: exp.Placeholder
+    placeholder: exp.Expr
+    """A placeholder or a moment."""
 
     def slot(self, column: str, type: SqlType) -> Slot:
         """The parameter of a comparison with a column of that name and type."""
+        if not isinstance(self.placeholder, exp.Placeholder):
+            moment = moment_of(self.placeholder)
+            return Slot(text_of(self.placeholder), self.kind, moment.type, (), moment=moment)
         written = self.placeholder.this
         marks = ((position(self.placeholder),),)
         return Slot(str(written or column), self.kind, type, marks, bool(written))
 
 
 def is_parameterised(node: exp.Expr) -> bool:
-    """Whether a condition has a ``?`` of its own (those of its subqueries are theirs)."""
-    return any(isinstance(part, exp.Placeholder) for part in own_nodes(node))
+    """Whether a condition has a ``?`` of its own, or asks for the time (those of its subqueries are theirs)."""
+    return any(isinstance(part, exp.Placeholder) or asks_time(part) for part in own_nodes(node))
+
+
+def _is_given(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Placeholder) or is_moment(node)
 
 
 def has_query(node: exp.Expr) -> bool:
     """Whether there is a subquery in an expression."""
     return any(isinstance(part, exp.Query) for part in own_nodes(node))
-
-
-def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of an expression in the order of the text, without identifiers and what is inside its subqueries."""
-    pending = [node]
-    while pending:
-        part = pending.pop()
-        yield part
-        if not isinstance(part, exp.Query):
-            pending += reversed(children(part))
 
 
 Taken = tuple[list[Comparison], list[exp.Expr]]
@@ -77,9 +80,9 @@ def read_comparisons(node: exp.Expr) -> Taken | None:
         one, other = _bare(node.this), _bare(node.args["expression"])
         if isinstance(one, exp.Tuple) and isinstance(other, exp.Tuple) and kind is ParameterKind.EQUAL:
             return _row_comparisons(one.expressions, other.expressions)
-        if isinstance(other, exp.Placeholder) and not is_parameterised(one):
+        if _is_given(other) and not is_parameterised(one):
             return [Comparison(one, kind, other)], []
-        if isinstance(one, exp.Placeholder) and not is_parameterised(other):
+        if _is_given(one) and not is_parameterised(other):
             return [Comparison(other, _MIRRORED[kind], one)], []
     if isinstance(node, exp.In) and node.args.get("query") is None and not is_parameterised(node.this):
         values = [_bare(value) for value in node.expressions]
@@ -102,9 +105,9 @@ def leading_bound(node: exp.Expr) -> Comparison | None:
     if not isinstance(one, exp.Tuple) or not isinstance(other, exp.Tuple) or not one.expressions:
         return None
     first, against = _bare(one.expressions[0]), _bare(other.expressions[0]) if other.expressions else one
-    if isinstance(first, exp.Placeholder):
+    if _is_given(first):
         first, against, kind = against, first, _MIRRORED[kind]
-    if not isinstance(against, exp.Placeholder) or is_parameterised(first):
+    if not _is_given(against) or is_parameterised(first):
         return None
     return Comparison(first, _CLOSED[kind], against)
 
@@ -144,7 +147,7 @@ def _bounds(node: exp.Between) -> Taken | None:
     sides = (("low", ParameterKind.GREATER_EQUAL, exp.GTE), ("high", ParameterKind.LESS_EQUAL, exp.LTE))
     for side, kind, operator in sides:
         bound = _bare(node.args[side])
-        if isinstance(bound, exp.Placeholder):
+        if _is_given(bound):
             comparisons.append(Comparison(node.this, kind, bound))
         elif is_parameterised(bound):
             return None

@@ -14,6 +14,7 @@ from decimal import Decimal
 from domains.errors import SqlError, Unsupported
 from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
+from domains.language.rewriting import fold
 from domains.language.types import DATETIME, DOUBLE, TEXT, Kind, decimal_type
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import calls, documents, literals
@@ -30,7 +31,9 @@ class Setting:
     placeholder: Callable[[exp.Placeholder], Expression] | None = None
     """The value of a ``?``; without it a ``?`` is refused."""
     now: str | None = None
-    """The time that NOW() gives, ``2026-01-31 08:00:00``; without it NOW() is refused."""
+    """The time that NOW() gives, ``2026-01-31 08:00:00``."""
+    moment: Callable[[], Expression] | None = None
+    """What NOW() is where the time is that of a request to come; without this and ``now`` it is refused."""
     place: str = "this place"
     """Named in errors: ``?`` in the SELECT list."""
 
@@ -272,7 +275,7 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         raise Unsupported(f"function {node.name.upper()}", hint="write the operator")
     if name == "values":
         raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
-    if name in calls.CLOCK:
+    if calls.asks_time(node):
         return _now(name, parts, setting)
     if name in calls.AGGREGATES:
         raise _misplaced(node, setting)
@@ -331,14 +334,17 @@ def _amount(by: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 
 def _now(name: str, parts: list[exp.Expr], setting: Setting) -> Expression:
-    if setting.now is None:
-        raise Unsupported(
-            f"{name.upper()}() in a view: its answer would change without a write",
-            hint="compare with a parameter and pass the time when reading",
-        )
     if any(not isinstance(part, exp.Literal) for part in parts):
         raise SqlError(f"{name.upper()}() takes a number of digits at most")
-    return calls.clock(name, Constant(setting.now, DATETIME))
+    if setting.now is not None:
+        return fold(calls.clock(name, Constant(setting.now, DATETIME)))
+    if setting.moment is None:
+        raise Unsupported(
+            f"{name.upper()}() in {setting.place}: its value would change without a write",
+            hint="in WHERE and the SELECT list of a view it is the time of the request; or compare with a parameter, "
+            "and give the time when reading",
+        )
+    return calls.clock(name, setting.moment())
 
 
 def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:

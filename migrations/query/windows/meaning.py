@@ -15,7 +15,8 @@ from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.aggregates import CALLED, is_operand, summary
 from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.documents import sorting
-from migrations.query.expressions.parameters import is_parameterised, own_nodes
+from migrations.query.expressions.moments import own_nodes
+from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.relation import Sorting, sorting_direction
 
 Translate = Callable[[exp.Expr], Expression]

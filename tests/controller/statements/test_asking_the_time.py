@@ -109,6 +109,26 @@ async def test_explain_says_the_time(deployment: LocalDeployment) -> None:
     assert told_again.rows
 
 
-async def test_a_view_cannot_ask_for_it(deployment: LocalDeployment) -> None:
-    with pytest.raises(Unsupported, match="NOW"):
-        await deployment.execute("CREATE VIEW v AS SELECT id FROM visits WHERE made > NOW()")
+async def test_a_statement_and_its_views_are_of_one_time(deployment: LocalDeployment, clock: Clock) -> None:
+    await deployment.execute("CREATE VIEW v AS SELECT id, made FROM visits WHERE made < NOW()")
+    text = "SELECT id, NOW() FROM v WHERE made < NOW() ORDER BY id"
+    for _ in range(2 * shapes.KEEP_CALLS):
+        assert await rows(deployment, text) == [(1, EARLY), (4, EARLY)]
+    clock.now = LATE
+    assert await rows(deployment, text) == [(at, LATE) for at in range(1, 5)]
+    insert = "INSERT INTO visits SELECT id + 10, 'c', NOW() FROM v WHERE made > ?"
+    ((done,), _) = await deployment.execute(insert, [EARLY])
+    assert done.rows_affected == 2
+    inserted = "SELECT id, made FROM visits WHERE place = 'c' ORDER BY id"
+    assert await rows(deployment, inserted) == [(12, LATE), (13, LATE)]
+    assert await rows(deployment, "SELECT COUNT(*) FROM v WHERE id > 10") == [(0,)]
+    clock.now = "2026-03-01 09:30:01"
+    assert await rows(deployment, "SELECT COUNT(*) FROM v WHERE id > 10") == [(2,)]
+
+
+async def test_what_no_look_up_can_apply_is_refused(deployment: LocalDeployment) -> None:
+    with pytest.raises(Unsupported, match="window"):
+        await deployment.execute("CREATE VIEW w AS SELECT id, RANK() OVER (ORDER BY made > NOW()) AS r FROM visits")
+    await deployment.execute("CREATE TABLE made (a DATETIME)")
+    with pytest.raises(Unsupported, match=r"NOW\(\)"):
+        await deployment.execute("ALTER TABLE made ADD CHECK (a < NOW())")
