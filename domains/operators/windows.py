@@ -10,6 +10,7 @@ can reach, and no further::
     a frame of some rows            those rows whose frame has the place in it; each frame is entered and left once
     all of the partition            its one value; all rows, if that has changed
     NTILE, PERCENT_RANK, CUME_DIST  all rows: each depends on how many there are
+    JSON_ARRAYAGG, JSON_OBJECTAGG   those rows whose frame has the place in it; each text is made of its whole frame
 
 A row that is appended to a running sum of 100,000 thus costs one addition; one that is put before them, 100,000.
 """
@@ -23,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from domains.language.collating.collation import keyed
+from domains.language.documents import member_of, object_text, sorted_members
 from domains.language.types import Column, Row, SqlType, Value
 from domains.operators.accumulators import Accumulator, Sum, accumulator, average_value, better, sum_value
 from domains.operators.framing import Dirty, Framing, PartitionBatch, RankedRow, merged, order_of
@@ -166,6 +168,35 @@ class Picks(RunningFunction):
         if self.call.function is WindowFunction.NTH_VALUE:
             place += self.call.number - 1
         return rows[place].row[self.call.argument] if first <= place < end else None
+
+
+class Documents(RunningFunction):
+    """JSON_ARRAYAGG and JSON_OBJECTAGG: the rows of the frame in their order, so that of several members with one key
+    the last one counts, as in MySQL."""
+
+    def __init__(self, call: WindowCall, at: int, over: Over) -> None:
+        super().__init__(call, at)
+        self._framing = Framing(call.frame, over)
+
+    def revise(self, batch: PartitionBatch) -> None:
+        rows, bounds = batch.rows, self._framing.of(batch.rows)
+        for start, end in merged(self._framing.spans(batch)):
+            known: tuple[tuple[int, int], Value] | None = None
+            for place in range(start, end):
+                frame = bounds(place)
+                if known is None or known[0] != frame:
+                    known = frame, self._text(rows[frame[0] : frame[1]])
+                self.put(rows[place], known[1], batch.dirty)
+
+    def _text(self, rows: Sequence[RankedRow]) -> str | None:
+        column = self.call.argument
+        assert column is not None, "it is of something"
+        parts = [str(row.row[column]) for row in rows if row.row[column] is not None]
+        if not parts:
+            return None
+        if self.call.function is WindowFunction.JSON_OBJECTAGG:
+            return object_text(sorted_members(dict(map(member_of, parts))))
+        return f"[{', '.join(parts)}]"
 
 
 # Aggregates over frames.
@@ -424,6 +455,8 @@ def functions_of(over: Over, parent: Sequence[Column]) -> tuple[list[RunningFunc
                 found.append(_summed(call, at, over, parent, width))
             case WindowFunction.BIT_AND | WindowFunction.BIT_OR | WindowFunction.BIT_XOR:
                 found.append(_summed(call, at, over, parent, width))
+            case WindowFunction.JSON_ARRAYAGG | WindowFunction.JSON_OBJECTAGG:
+                found.append(Documents(call, at, over))
             case _:
                 assert_never(call.function)
         width += isinstance(found[-1], Prefixes)

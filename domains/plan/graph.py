@@ -232,6 +232,8 @@ class WindowFunction(StrEnum):
     BIT_AND = "bit_and"
     BIT_OR = "bit_or"
     BIT_XOR = "bit_xor"
+    JSON_ARRAYAGG = "json_arrayagg"
+    JSON_OBJECTAGG = "json_objectagg"
 
 
 class BoundKind(StrEnum):

@@ -24,7 +24,7 @@ import duckdb
 
 from domains.errors import LimitExceeded, Unsupported
 from loadgen.bench import servers
-from tests.campaign.nested import TABLES, Nested, Nester
+from tests.campaign.nested import FOR_DUCKDB, TABLES, Nested, Nester
 from tests.campaign.simulated import simulated
 from tests.campaign.subject import Setting, Subject
 
@@ -39,6 +39,12 @@ Bag = Counter[tuple[Any, ...]]
 
 def bag(rows: Iterable[Iterable[Any]]) -> Bag:
     return Counter(tuple(None if value is None else round(float(value), 3) for value in row) for row in rows)
+
+
+def _for_duckdb(text: str) -> str:
+    for ours, theirs in FOR_DUCKDB.items():
+        text = text.replace(ours, theirs)
+    return text
 
 
 class Judges:
@@ -64,13 +70,13 @@ class Judges:
     def duck_answers(self, query: Nested, text: str) -> Bag | None:
         """DuckDB's answer; None where it has none."""
         try:
-            return None if query.is_beyond_duckdb else bag(self._duck.execute(text).fetchall())
+            return None if query.is_beyond_duckdb else bag(self._duck.execute(_for_duckdb(text)).fetchall())
         except duckdb.Error:
             return None
 
     async def answer(self, query: Nested, text: str) -> Bag:
         if query.is_beyond_mariadb:
-            return bag(self._duck.execute(text).fetchall())
+            return bag(self._duck.execute(_for_duckdb(text)).fetchall())
         await self._cursor.execute(text)
         return bag(await self._cursor.fetchall())
 

@@ -24,7 +24,8 @@ RANKS = (
 FRAMED = tuple(
     each
     for each in WindowFunction
-    if each not in RANKS and each not in (WindowFunction.NTILE, WindowFunction.LAG, WindowFunction.LEAD)
+    if each not in RANKS
+    and each not in (WindowFunction.NTILE, WindowFunction.LAG, WindowFunction.LEAD, WindowFunction.JSON_OBJECTAGG)
 )
 KINDS = list(BoundKind)
 

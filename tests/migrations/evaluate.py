@@ -271,6 +271,10 @@ def _windowed(call: WindowCall, order: Sequence[OrderTerm], rows: list[Row], pla
             call.function, call.number - 1
         )
         return seen[at][call.argument] if 0 <= at < len(seen) else None
+    if call.function is WindowFunction.JSON_ARRAYAGG:
+        assert call.argument is not None
+        parts = [str(each[call.argument]) for each in seen if each[call.argument] is not None]
+        return f"[{', '.join(parts)}]" if parts else None
     return _summarise(AggregateCall(AggregateFunction(call.function.value), call.argument, call.type), seen)
 
 

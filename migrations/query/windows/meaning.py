@@ -24,6 +24,7 @@ OWN = frozenset(
     "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value".split()  # noqa: SIM905
 )
 """Functions that are nothing without OVER."""
+_DOCUMENTS = ("json_arrayagg", "json_objectagg")
 _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 _TIMES = (Kind.DATE, Kind.DATETIME)
 
@@ -139,10 +140,10 @@ def _function(node: exp.Window, translate: Translate) -> WindowMeaning:
     if not isinstance(function, exp.Anonymous):
         return _aggregate(function, translate)
     name, parts = spelled(function)
-    if name in CALLED:
+    if name in CALLED or name in _DOCUMENTS:
         return _aggregate(function, translate)
     if name not in OWN:
-        others = "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE and BIT_AND, BIT_OR, BIT_XOR are there"
+        others = "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE, BIT_AND and its like and JSON_ARRAYAGG are there"
         raise Unsupported(f"{name.upper()}() OVER", hint=f"{', '.join(sorted(OWN)).upper()}, {others}")
     meant = WindowFunction(name)
     if meant in (WindowFunction.LAG, WindowFunction.LEAD):
@@ -184,6 +185,10 @@ def _aggregate(node: exp.Expr, translate: Translate) -> WindowMeaning:
     meant = summary(node, translate, is_operand=above is not None and is_operand(above))
     if meant.function is AggregateFunction.GROUP_CONCAT:
         raise Unsupported("GROUP_CONCAT() OVER", hint="GROUP BY in a subquery")
+    if meant.order:
+        raise Unsupported(
+            "JSON_ARRAYAGG with an ORDER BY of its own and OVER", hint="OVER (… ORDER BY …) says the order"
+        )
     return WindowMeaning(WindowFunction(meant.function.value), meant.argument, meant.type, (), (), shown=meant.shown)
 
 
