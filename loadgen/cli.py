@@ -287,6 +287,9 @@ def tpch(
     only: Annotated[str | None, typer.Option(metavar="LIST", help="Only these queries, by number.")] = None,
     shards: Annotated[int, typer.Option(metavar="N", help="Shards of the tables and views.", min=1, max=64)] = 1,
     together: Annotated[bool, typer.Option("--together", help="All queries in one process, not one by one.")] = False,
+    parameters: Annotated[
+        bool, typer.Option("--parameters", help="Substitution parameters as ?, asked with the validation run's.")
+    ] = False,
     out: Out = None,
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep generated and loaded rows here for later runs.")
@@ -301,9 +304,11 @@ def tpch(
       headrace bench tpch --scale 0.1 --only 3,10 --folder /var/tmp/tpch --out tpch.json
 
       headrace bench tpch --scale 0.1 --together
+
+      headrace bench tpch --scale 0.01 --parameters
     """
     import_module("loadgen.bench.tpch.measuring").run(
-        scale=scale, only=only, shards=shards, out=out, folder=folder, together=together
+        scale=scale, only=only, shards=shards, out=out, folder=folder, together=together, asked=parameters
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.bench.tpch.data import Recomputed, difference, generate, queries
+from loadgen.bench.tpch.data import Recomputed, difference, generate, parameterised, queries
 from loadgen.bench.tpch.kept import KeptQueries, fill
 from loadgen.bench.tpch.refresh import RefreshStream
 
@@ -17,14 +17,21 @@ JOINED = (3, 5, 13, 15, 16, 18)
 """For several shards: an aggregate above joins, cross joins, outer joins, ranking, DISTINCT."""
 
 
-@pytest.mark.parametrize(("shards", "numbers", "sizes"), [(1, tuple(queries()), (1, 7, 300)), (3, JOINED, (1, 50))])
+ASKED = (3, 5, 10, 12, 16, 17)
+"""With parameters: as keys, as ranges and lists applied to what is read, and below a correlated subquery."""
+
+
+@pytest.mark.parametrize(
+    ("shards", "numbers", "sizes", "asked"),
+    [(1, tuple(queries()), (1, 7, 300), False), (3, JOINED, (1, 50), False), (1, ASKED, (1, 30), True)],
+)
 async def test_every_answer_is_that_of_duckdb_after_each_refresh(
-    tmp_path: Path, shards: int, numbers: tuple[int, ...], sizes: tuple[int, ...]
+    tmp_path: Path, shards: int, numbers: tuple[int, ...], sizes: tuple[int, ...], asked: bool
 ) -> None:
     generate(SCALE, tmp_path / "rows")
     peer = Recomputed(tmp_path / "rows")
     await fill(tmp_path / "data", shards, peer)
-    kept = await KeptQueries.open(tmp_path / "data")
+    kept = await KeptQueries.open(tmp_path / "data", asked=asked)
     for number in numbers:
         await kept.install(number)
     stream = RefreshStream(peer)
@@ -44,6 +51,15 @@ async def _compare(kept: KeptQueries, numbers: tuple[int, ...], peer: Recomputed
         assert difference(answer, peer.rows(queries()[number])) == "", f"query {number}"
         answered += bool(answer)
     assert answered > len(numbers) * 2 / 3, "answers without rows compare nothing"
+
+
+def test_the_parameters_of_the_validation_run_are_those_of_the_standard_text() -> None:
+    assert parameterised(16)[1] == ["Brand#45", "MEDIUM POLISHED%", [49, 14, 23, 45, 19, 3, 36, 9]]
+    assert parameterised(4)[1] == ["1993-07-01", "1993-07-01"]
+    for number, text in queries().items():
+        asked, values = parameterised(number)
+        assert asked.count("?") == len(values) > 0
+        assert not {"{", "}"} & set(text + asked)
 
 
 def test_refreshes_take_keys_that_are_free_and_rows_that_fit(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from importlib.resources import files
@@ -34,8 +35,22 @@ def table_definitions() -> str:
     return files(__package__).joinpath("tables.sql").read_text("utf-8")
 
 
+_SUBSTITUTED = re.compile(r"\{(DATE )?(.*?)\}")
+
+
 def queries() -> dict[int, str]:
-    """The text of each query by its number."""
+    """The text of each query by its number, with the parameters of the validation run."""
+    return {number: _SUBSTITUTED.sub(r"\1\2", text) for number, text in _marked().items()}
+
+
+def parameterised(number: int) -> tuple[str, list[Any]]:
+    """The same query with ``?`` for each substitution parameter, and the values of the validation run for these."""
+    text = _marked()[number]
+    values = [list(v) if isinstance(v := literal_eval(found[2]), tuple) else v for found in _SUBSTITUTED.finditer(text)]
+    return _SUBSTITUTED.sub("?", text), values
+
+
+def _marked() -> dict[int, str]:
     parts = re.split(r"^-- (\d+)\n", files(__package__).joinpath("queries.sql").read_text("utf-8"), flags=re.MULTILINE)
     return {int(number): text.strip().rstrip(";") for number, text in zip(parts[1::2], parts[2::2], strict=True)}
 

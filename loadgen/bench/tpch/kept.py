@@ -19,7 +19,7 @@ from controller.embedded.local import LocalDeployment
 from domains.plan.packets import Clock
 from headrace.errors import HeadraceError
 from loadgen.bench.program import load
-from loadgen.bench.tpch.data import TABLES, Recomputed, queries, table_definitions
+from loadgen.bench.tpch.data import TABLES, Recomputed, parameterised, queries, table_definitions
 from loadgen.bench.tpch.refresh import Refresh
 from worker.service.system import expect_long_lives, give_back_early
 
@@ -55,12 +55,15 @@ Answer = list[list[Any]]
 class KeptQueries:
     """Views over such a directory."""
 
-    def __init__(self, deployment: LocalDeployment) -> None:
+    def __init__(self, deployment: LocalDeployment, *, asked: bool = False) -> None:
+        """``asked``: views have the substitution parameters as ``?``, and are read by those of the validation run."""
         self._deployment = deployment
+        self._asked = asked
 
     @classmethod
-    async def open(cls, path: Path) -> KeptQueries:
-        return cls(await LocalDeployment.open(path, memory_limit=UNLIMITED, read_timeout=READ_SECONDS))
+    async def open(cls, path: Path, *, asked: bool = False) -> KeptQueries:
+        deployment = await LocalDeployment.open(path, memory_limit=UNLIMITED, read_timeout=READ_SECONDS)
+        return cls(deployment, asked=asked)
 
     async def close(self) -> None:
         await self._deployment.close()
@@ -68,8 +71,9 @@ class KeptQueries:
     async def install(self, number: int) -> Installed:
         """:raises HeadraceError: the query is refused."""
         before, begun = _resident(), time.perf_counter()
-        await self._deployment.execute(f"CREATE EXT VIEW {_view(number)} AS {queries()[number]}")
-        await self._deployment.page(_view(number), {})
+        text, values = parameterised(number) if self._asked else (queries()[number], [])
+        await self._deployment.execute(f"CREATE EXT VIEW {_view(number)} AS {text}")
+        await self._deployment.pages(_view(number), [values])
         seconds = time.perf_counter() - begun
         accounted = sum(domain.accounted_bytes() for domain in self._deployment.dataflow.domains.values())
         plan = self._deployment.explain(_view(number))
@@ -92,7 +96,8 @@ class KeptQueries:
     async def answer(self, number: int, token: Clock) -> tuple[float, Answer]:
         """Seconds of a read with a token, and its rows."""
         begun = time.perf_counter()
-        page = await self._deployment.page(_view(number), {}, token=token)
+        values = parameterised(number)[1] if self._asked else []
+        (page,) = await self._deployment.pages(_view(number), [values], token=token)
         seconds = time.perf_counter() - begun
         return seconds, [list(row.values()) for row in json.loads(b"[%s]" % page, parse_float=Decimal)]
 
@@ -116,7 +121,7 @@ class Refreshed:
     answers: dict[int, Answer]
 
 
-def serve(connection: Connection, path: Path, numbers: Sequence[int]) -> None:
+def serve(connection: Connection, path: Path, numbers: Sequence[int], asked: bool) -> None:
     """The process of its own: it installs the queries, tells of each, and answers refreshes until the other end
     closes.
 
@@ -124,11 +129,11 @@ def serve(connection: Connection, path: Path, numbers: Sequence[int]) -> None:
     """
     give_back_early()  # As ``headrace serve`` does.
     expect_long_lives()
-    asyncio.run(_serve(connection, path, numbers))
+    asyncio.run(_serve(connection, path, numbers, asked))
 
 
-async def _serve(connection: Connection, path: Path, numbers: Iterable[int]) -> None:
-    kept = await KeptQueries.open(path)
+async def _serve(connection: Connection, path: Path, numbers: Iterable[int], asked: bool) -> None:
+    kept = await KeptQueries.open(path, asked=asked)
     standing = []
     for number in numbers:
         try:

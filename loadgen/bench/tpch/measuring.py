@@ -63,6 +63,8 @@ class QueryFigures:
 class TpchFigures:
     scale: float
     shards: int
+    asked: bool = False
+    """Whether views have the substitution parameters as ``?``."""
     orders: int = 0
     base_bytes: int = 0
     """Bytes of the base tables' rows as CSV text would have them, without quotes."""
@@ -70,14 +72,16 @@ class TpchFigures:
     queries: list[QueryFigures] = field(default_factory=list)
 
 
-def run(*, scale: float, only: str | None, shards: int, out: Path | None, folder: Path | None, together: bool) -> None:
+def run(
+    *, scale: float, only: str | None, shards: int, out: Path | None, folder: Path | None, together: bool, asked: bool
+) -> None:
     """Measure, print the table, and write the JSON file if one is named.
 
     :raises WrongAnswer: an answer differs from DuckDB's.
     :raises BadRequest: there is no such query.
     """
     numbers = _chosen(only)
-    figures = TpchFigures(scale, shards)
+    figures = TpchFigures(scale, shards, asked)
     ways = {"together": numbers} if together else {str(number): [number] for number in numbers}
 
     def measure(where: Path, way: str, tell: Tell) -> None:
@@ -125,7 +129,7 @@ class TpchBench:
         self._figures.queries.append(figures)
         shutil.rmtree(self._copy, ignore_errors=True)
         shutil.copytree(self._loaded / "data", self._copy)
-        with keeping(self._copy, numbers) as kept:
+        with keeping(self._copy, numbers, self._figures.asked) as kept:
             standing: list[int] = []
             for number in numbers:
                 told: Installed | str = kept.recv()
@@ -174,11 +178,11 @@ def _after(before: Installed | None, now: Installed) -> Installed:
 
 
 @contextmanager
-def keeping(path: Path, numbers: Sequence[int]) -> Iterator[Connection]:
+def keeping(path: Path, numbers: Sequence[int], asked: bool) -> Iterator[Connection]:
     """A process with these queries' views, as its caller sees it."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, path, list(numbers)), daemon=True)
+    process = context.Process(target=serve, args=(theirs, path, list(numbers), asked), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -211,5 +215,6 @@ def shown(figures: TpchFigures) -> Table:
         rows.append(row)
     title = (
         f"TPC-H at scale {figures.scale:g}, {format_size(figures.base_bytes)} of base rows, {figures.shards} shard(s)"
+        f"{', parameters as ?' if figures.asked else ''}"
     )
     return table(title, columns, rows)

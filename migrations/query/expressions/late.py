@@ -17,6 +17,7 @@ from typing import Any
 from domains.errors import TypeViolation
 from domains.language.coercion import coerce, exact_number
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions.temporal.intervals import COMPOUND
 from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
 from migrations.parse.reading import exp, position
@@ -25,6 +26,8 @@ from migrations.query.expressions import literals
 PARAMETER = "parameter"
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between)
 _TEXTS = (exp.Like, exp.RegexpLike, exp.Escape)
+_DAYS = ("ADDDATE", "SUBDATE")
+"""Functions whose second argument is a number of days."""
 _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 
 
@@ -38,6 +41,10 @@ def late_parameter(node: exp.Placeholder, translate: Callable[[exp.Expr], Expres
     type, name = TEXT, "parameter"
     if isinstance(parent, exp.Cast):
         type = literals.cast_target(parent.args["to"])
+    elif isinstance(parent, exp.Interval):
+        type, name, exact = _interval_type(parent), "interval", True
+    elif isinstance(parent, exp.Anonymous) and parent.name.upper() in _DAYS and child is parent.expressions[-1]:
+        type, name, exact = _ANY_INTEGER, "interval", True
     elif sibling is not None and not isinstance(parent, _TEXTS):
         type = _type_beside(translate(sibling).type)
     if isinstance(sibling, exp.Column):
@@ -69,7 +76,14 @@ def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
         return None
     others = [each for each in parent.iter_expressions() if each is not child]
     plain = (each for each in others if not any(isinstance(n, (exp.Placeholder, exp.Query)) for n in each.walk()))
-    return next(plain, None)
+    # What an INTERVAL is added to is a moment, which is a text.
+    return next((each for each in plain if not isinstance(each, exp.Interval)), None)
+
+
+def _interval_type(interval: exp.Interval) -> SqlType:
+    """The type of ``INTERVAL ? DAY``, a number, or ``INTERVAL ? HOUR_MINUTE``, a text of several."""
+    unit = interval.args.get("unit")
+    return TEXT if unit is not None and unit.name.upper() in COMPOUND else _ANY_INTEGER
 
 
 _ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)

@@ -20,6 +20,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import chain
 
 from domains.errors import BadRequest, SqlError
@@ -410,7 +411,9 @@ def _own(node: exp.Expr) -> Iterator[exp.Expr]:
 def _write(node: exp.Expr, value: Argument) -> None:
     """Write a value in the place of the user's ``?``."""
     if not isinstance(value, tuple):
-        _put(literal_node(value), node)
+        number = isinstance(node.parent, exp.Interval) and isinstance(value, (int, float, Decimal))
+        # The parser reads INTERVAL 3 DAY as INTERVAL '3' DAY.
+        _put(exp.Literal.string(str(value)) if number else literal_node(value), node)
         return
     parent = node.parent
     if not isinstance(parent, exp.In) or not value:
