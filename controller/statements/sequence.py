@@ -204,11 +204,12 @@ class Statements:
 
         :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
         """
-        deadline, schema = monotonic() + CHOOSING_SECONDS, statement.schema
+        deadline, schemas = monotonic() + CHOOSING_SECONDS, [table.schema for table in statement.tables]
         while True:
             columns, rows = await self._selects.found(statement.select, clock)
-            if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
-                raise SchemaChanged(schema.name)
+            for schema in schemas:
+                if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
+                    raise SchemaChanged(schema.name)
             try:
                 return await self._write(chosen(statement, columns, rows), clock)
             except RowsChanged:

@@ -120,6 +120,8 @@ class Amend:
     returning: bool = False
     """Whether the deleted rows are told."""
     stamps: Stamps = ()
+    also: tuple[Amend, ...] = ()
+    """The same of other tables of the shard, in one commit."""
 
 
 Operation = Insert | Update | Delete | Amend

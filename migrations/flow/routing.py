@@ -85,6 +85,7 @@ def _split_rows(operation: Insert, schema: TableSchema, factor: int, turn: int) 
 
 def _split_chosen(operation: Amend, schema: TableSchema, factor: int) -> Split:
     """Each row to where it is stored, with what stands beside it."""
+    assert not operation.also, "several tables are written to in one shard only"
     places: dict[int, list[int]] = {}
     column = schema.shard_column
     collation = schema.columns[column].type.collation

@@ -10,6 +10,10 @@ The SELECT is evaluated over one cut of the base tables. Another write may come 
 between two statements of an application. The rows that are written are safe from that: the step does nothing unless
 all of them are stored still as the SELECT saw them, and then whoever asks chooses anew.
 
+Of several tables that are written to (``UPDATE t JOIN u … SET t.a = 1, u.b = 2``, ``DELETE t, u FROM …``) the SELECT
+has the rows of each, and the step writes all of them in one commit (``Amend.also``): each row once, however often it
+was matched.
+
 What is set may name other tables only in the SELECT, so it is computed there. An expression of the row alone is left to
 the step, where a later assignment sees an earlier one's value.
 """
@@ -17,6 +21,7 @@ the step, where a later assignment sees an earlier one's value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
@@ -28,9 +33,9 @@ from migrations.query.expressions import calls
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.statements.constants import NO_COLUMNS, at_time, placeholders
-from migrations.statements.definitions.sharded import refuse_moving
+from migrations.statements.definitions.sharded import factor, refuse_moving
 from migrations.statements.names import column_position, written_table
-from migrations.statements.statement import ChosenWrite, SelectStatement, WriteStatement
+from migrations.statements.statement import ChosenTable, ChosenWrite, SelectStatement, WriteStatement
 from migrations.statements.stored import assignments, is_default, refuse_generated, stamps
 from migrations.statements.subqueries import literal_node
 
@@ -43,82 +48,99 @@ def is_joined(node: exp.Expr) -> bool:
 
 
 def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value, ...], now: str) -> ChosenWrite:
-    """:raises Unsupported: more than one table is written to, or what is set depends on the order of the assignments.
+    """:raises Unsupported: what is set depends on the order of the assignments; or several tables are written to, and
+    their rows may be in different shards.
     :raises SqlError, UnknownName: the table or column that is written to is not in reach, or ambiguous.
     """
     verb = node.key.upper()
     node = _stated(node, params, now)
-    joined = is_joined(node)
-    if joined and (node.args.get("order") or node.args.get("limit")):
+    if is_joined(node) and (node.args.get("order") or node.args.get("limit")):
         raise SqlError(f"{verb} of several tables takes no ORDER BY and no LIMIT", hint="choose the rows in a subquery")
     source = (node.args.get("using") or [node.this])[0]
-    tables = [source, *(join.this for join in source.args.get("joins") or ())]
-    target, items = _target(node, tables, catalog)
-    alias = target.alias_or_name
-    if target.name.lower() in _ctes(node):
-        raise SqlError(f'"{target.name}" is a name of WITH, which cannot be written to')
-    schema = written_table(catalog, _plain(target))
-    _refuse_unsure(verb, schema, target, source)
-    shown: list[exp.Expr] = [
-        exp.column(exp.to_identifier(schema.columns[at].name, quoted=True), exp.to_identifier(alias, quoted=True))
-        for at in schema.live()
-    ]
-    changes: list[tuple[int, Expression | int]] | None = None
-    if isinstance(node, exp.Update):
-        changes = []
-        scope = Scope.of_table(schema, alias)
-        set_before: set[str] = set()
-        for item in items:
-            position = column_position(schema, item.this.name, item.this)
-            value = item.args["expression"]
-            if not is_default(value):
-                refuse_generated(schema, (position,))
-            if is_default(value) or not (_reads_columns(value) if joined else _asks(value)):
-                plain = exp.EQ(this=exp.column(item.this.this), expression=value)
-                changes += assignments([plain], schema, scope, Setting(place=verb), now)
-            else:
-                if not joined:
-                    _refuse_order(value, set_before, alias)
-                changes.append((position, len(shown) - len(schema.live())))
-                shown.append(exp.alias_(exp.paren(value), f"value_{len(shown)}", quoted=True))
-            set_before.add(item.this.name.lower())
-        refuse_moving(schema, (position for position, _ in changes), catalog.shards)
+    shown: list[exp.Expr] = []
+    tables: list[ChosenTable] = []
+    for target, items in _targets(node, [source, *(join.this for join in source.args.get("joins") or ())], catalog):
+        if target.name.lower() in _ctes(node):
+            raise SqlError(f'"{target.name}" is a name of WITH, which cannot be written to')
+        schema = written_table(catalog, _plain(target))
+        _refuse_unsure(verb, schema, target, source)
+        first = len(shown)
+        for at in schema.live():
+            column = exp.column(*(exp.to_identifier(n, quoted=True) for n in (schema.columns[at].name, _named(target))))
+            shown.append(exp.alias_(column, f"row_{len(shown)}", quoted=True) if first else column)
+        changes = _changes(node, schema, _named(target), items, shown, now) if isinstance(node, exp.Update) else None
+        refuse_moving(schema, (position for position, _ in changes or ()), catalog.shards)
+        times = stamps(schema, (position for position, _ in changes), now) if changes is not None else ()
+        tables.append(ChosenTable(schema, range(first, len(shown)), changes, times))
+    _refuse_spread(verb, [table.schema for table in tables], catalog.shards)
     select = exp.Select(expressions=shown, from_=exp.From(this=source))
     for clause in ("with_", "where", "order", "limit"):
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
     timed = at_time(select, now)
     statement = SelectStatement(timed, text_of(timed), of_now=timed is not select, now=now)
-    times = stamps(schema, (position for position, _ in changes), now) if changes is not None else ()
-    changed = None if changes is None else tuple(changes)
-    return ChosenWrite(schema, statement, changed, bool(node.args.get("limit")), stamps=times)
+    return ChosenWrite(tuple(tables), statement, bool(node.args.get("limit")))
+
+
+def _named(target: exp.Table) -> str:
+    return str(target.alias_or_name)
+
+
+def _changes(
+    node: exp.Update, schema: TableSchema, alias: str, items: Sequence[exp.Expr], shown: list[exp.Expr], now: str
+) -> tuple[tuple[int, Expression | int], ...]:
+    """What is set of one table; what depends on more than its row is ``shown`` behind its columns."""
+    joined, rows = is_joined(node), len(shown)
+    changes: list[tuple[int, Expression | int]] = []
+    scope = Scope.of_table(schema, alias)
+    set_before: set[str] = set()
+    for item in items:
+        position = column_position(schema, item.this.name, item.this)
+        value = item.args["expression"]
+        if not is_default(value):
+            refuse_generated(schema, (position,))
+        if is_default(value) or not (_reads_columns(value) if joined else _asks(value)):
+            plain = exp.EQ(this=exp.column(item.this.this), expression=value)
+            changes += assignments([plain], schema, scope, Setting(place=node.key.upper()), now)
+        else:
+            if not joined:
+                _refuse_order(value, set_before, alias)
+            changes.append((position, len(shown) - rows))
+            shown.append(exp.alias_(exp.paren(value), f"value_{len(shown)}", quoted=True))
+        set_before.add(item.this.name.lower())
+    return tuple(changes)
 
 
 def chosen(write: ChosenWrite, columns: Sequence[Column], rows: Sequence[Row]) -> WriteStatement:
     """The write, given what its SELECT answered (values as the engine has them). A row that several rows of the other
     tables match is there once, with the first of them."""
-    schema = write.schema
+    first, *others = (_amended(write, table, columns, rows) for table in write.tables)
+    return WriteStatement(replace(first, also=tuple(others)), write.returning)
+
+
+def _amended(write: ChosenWrite, table: ChosenTable, columns: Sequence[Column], rows: Sequence[Row]) -> Amend:
+    schema = table.schema
     live, width = schema.live(), len(schema.columns)
+    behind = range(table.columns.start + len(live), table.columns.stop)
     found: list[tuple[Row, Row]] = []
     for answer in rows:
         values: list[Value] = [None] * width
-        for at, value in zip(live, answer, strict=False):
+        for at, value in zip(live, answer[table.columns.start : behind.start], strict=True):
             values[at] = value
         if not any(values[at] is None for at in schema.primary_key):  # An outer join found no row of this table.
-            found.append((tuple(values), answer[len(live) :]))
+            found.append((tuple(values), answer[behind.start : behind.stop]))
     if not write.single:
         found = list({row: (row, beside) for row, beside in reversed(found)}.values())
     given: list[tuple[int, Expression]] = []
-    for position, change in write.changes or ():
+    for position, change in table.changes or ():
         if isinstance(change, int):
-            given.append((position, Field(width + change, columns[len(live) + change].type)))
+            given.append((position, Field(width + change, columns[behind[change]].type)))
         else:
             given.append((position, change))
     stored = tuple([row for row, _ in found])
-    beside = tuple([extra for _, extra in found]) if write.changes else ()
-    changes = None if write.changes is None else tuple(given)
-    amend = Amend(schema.name, stored, beside, changes, write.single, write.returning is not None, write.stamps)
-    return WriteStatement(amend, write.returning)
+    beside = tuple([extra for _, extra in found]) if table.changes else ()
+    changes = None if table.changes is None else tuple(given)
+    return Amend(schema.name, stored, beside, changes, write.single, write.returning is not None, table.stamps)
 
 
 def _stated(node: exp.Update | exp.Delete, params: tuple[Value, ...], now: str) -> exp.Update | exp.Delete:
@@ -137,29 +159,44 @@ def _stated(node: exp.Update | exp.Delete, params: tuple[Value, ...], now: str) 
     return node
 
 
-def _target(
+def _targets(
     node: exp.Update | exp.Delete, tables: Sequence[exp.Expr], catalog: Catalog
-) -> tuple[exp.Table, Sequence[exp.Expr]]:
-    """The table that is written to, as FROM has it, and the assignments."""
+) -> list[tuple[exp.Table, list[exp.Expr]]]:
+    """The tables that are written to, as FROM has them, each with its assignments.
+
+    :raises Unsupported: one of them is written to under two names.
+    """
     verb = node.key.upper()
     by_name = {table.alias_or_name.lower(): table for table in tables if isinstance(table, exp.Table)}
+    found: dict[str, tuple[exp.Table, list[exp.Expr]]] = {}
     if isinstance(node, exp.Delete):
-        named = node.args.get("tables") or [node.this]
-        if len(named) > 1:
-            raise Unsupported("DELETE from several tables", hint="one DELETE for each, in the order of their keys")
-        found = by_name.get(named[0].alias_or_name.lower())
-        if found is None:
-            raise SqlError(f'{verb} names "{named[0].alias_or_name}", which FROM does not have')
-        return found, ()
-    items: list[exp.Expr] = node.expressions
-    reached = []
-    for item in items:
-        if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            raise SqlError(f'"{text_of(item)[:60]}" is not an assignment', hint="write column = expression")
-        reached.append(_owner(item.this, by_name, catalog))
-    if any(each is not reached[0] for each in reached):
-        raise Unsupported("UPDATE that sets columns of several tables", hint="one UPDATE for each table")
-    return reached[0], items
+        listed = [node.this, *(join.this for join in node.this.args.get("joins") or () if node.args.get("using"))]
+        for named in node.args.get("tables") or listed:
+            target = by_name.get(named.alias_or_name.lower())
+            if target is None:
+                raise SqlError(f'{verb} names "{named.alias_or_name}", which FROM does not have')
+            found[_named(target).lower()] = target, []
+    else:
+        for item in node.expressions:
+            if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+                raise SqlError(f'"{text_of(item)[:60]}" is not an assignment', hint="write column = expression")
+            target = _owner(item.this, by_name, catalog)
+            found.setdefault(_named(target).lower(), (target, []))[1].append(item)
+    names = [target.name.lower() for target, _ in found.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise Unsupported(f'{verb} that writes to table "{name}" under two names', hint=f"one {verb} for each")
+    return list(found.values())
+
+
+def _refuse_spread(verb: str, schemas: Sequence[TableSchema], shards: int) -> None:
+    """All that a statement writes is one commit, which is a matter of one shard."""
+    if len(schemas) > 1 and any(factor(schema, shards) > 1 for schema in schemas):
+        names = " and ".join(f'"{schema.name}"' for schema in schemas)
+        raise Unsupported(
+            f"{verb} of tables {names}, whose rows may be in different shards",
+            hint=f"one {verb} for each table; or SHARD BY (…) SHARDS 1 for all of them",
+        )
 
 
 def _owner(column: exp.Column, by_name: dict[str, exp.Table], catalog: Catalog) -> exp.Table:

@@ -126,19 +126,29 @@ class WriteStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenTable:
+    """A table that is written to by what a SELECT chooses."""
+
+    schema: TableSchema
+    """As it was when the statement was read."""
+    columns: range
+    """Which of the SELECT's columns are its."""
+    changes: tuple[tuple[int, Expression | int], ...] | None
+    """(position, expression over the stored row, or a number: which of the columns behind the row's); None: DELETE."""
+    stamps: Stamps = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenWrite:
     """UPDATE or DELETE of the rows that a SELECT chooses: ask it, then ``chosen.chosen``."""
 
-    schema: TableSchema
-    """The table that is written to, as it was when the statement was read."""
+    tables: tuple[ChosenTable, ...]
+    """One at least."""
     select: SelectStatement
-    """The live columns of the table, then what is set where it depends on more than the row."""
-    changes: tuple[tuple[int, Expression | int], ...] | None
-    """(position, expression over the stored row, or a number: which of the SELECT's further columns); None: DELETE."""
+    """Of each table the live columns, then what is set where it depends on more than the row."""
     single: bool
     """Whether a row stands for one of those that equal it: so it does with LIMIT."""
     returning: Returning | None = None
-    stamps: Stamps = ()
 
 
 @dataclass(frozen=True, slots=True)

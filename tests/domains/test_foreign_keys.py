@@ -14,6 +14,7 @@ from domains.engine.writing.foreign_keys import DEEPEST
 from domains.language.types import Delta, ForeignKey, Reaction, Row
 from domains.plan.commands import AlterTable
 from domains.plan.packets import (
+    Amend,
     Delete,
     Failed,
     Insert,
@@ -120,3 +121,40 @@ def test_a_cascade_has_as_many_levels_as_in_mysql(levels: int, is_refused: bool)
     _, outcome = do(domain, Delete("t", equals(0, 0)))
     assert isinstance(outcome, Failed) is is_refused
     assert domain.store.table("t").row_count == (levels + 1 if is_refused else 0)
+
+
+def test_several_tables_are_written_to_in_one_commit_and_one_pass() -> None:
+    domain = related(Reaction.RESTRICT, Reaction.RESTRICT)
+    gone = Amend("p", ((1, 5),), also=(Amend("c", ((10, 1), (11, 1))),))
+    told, outcome = do(domain, gone)
+    assert told == {(1, 5, 10, 1): -1, (1, 5, 11, 1): -1}
+    assert isinstance(outcome, Written)
+    assert (outcome.rows_affected, outcome.clock) == (3, {"p": 2, "c": 2})
+    moved = Amend("p", ((3, 6),), (), ((1, constant(7)),), also=(Amend("c", ((30, 3),), (), ((0, constant(31)),)),))
+    assert do(domain, moved)[0] == {(3, 6, 30, 3): -1, (3, 7, 31, 3): 1}
+    for refused in (
+        Amend("p", ((3, 7),), also=(Amend("c", ((30, 3),)),)),  # It is not there as it was seen.
+        Amend("p", ((3, 7),), also=(Amend("c", ((31, 3, 0),)),)),  # Nor is the table.
+        Amend("p", ((3, 7),), also=(Amend("c", ()),)),  # It is named.
+    ):
+        told, outcome = do(domain, refused)
+        assert isinstance(outcome, Failed)
+        assert not told
+    assert [domain.store.position(table) for table in "pc"] == [3, 3]
+
+
+def test_what_cascades_comes_after_all_that_several_tables_are_told() -> None:
+    domain = related()
+    both = Amend("p", ((1, 5),), (), ((0, constant(2)),), also=(Amend("c", ((10, 1),), (), ((0, constant(12)),)),))
+    assert do(domain, both)[0] == {
+        (1, 5, 10, 1): -1,
+        (1, 5, 11, 1): -1,
+        (2, 5, 12, 2): 1,
+        (2, 5, 11, 2): 1,
+    }
+    domain = related()
+    away = Amend("p", ((1, 5),), also=(Amend("c", ((10, 1),)),))
+    told, outcome = do(domain, away)
+    assert isinstance(outcome, Written)
+    assert outcome.rows_affected == 2, "what cascades is not counted"
+    assert told == {(1, 5, 10, 1): -1, (1, 5, 11, 1): -1}

@@ -325,10 +325,10 @@ WRONG: list[tuple[str, tuple[Any, ...], type[HeadraceError], str]] = [
     ("UPDATE votes SET user = 1 ORDER BY usr", (), UnknownName, 'unknown column "usr"'),
     ("UPDATE votes SET user = 1 LIMIT ?", (-1,), SqlError, "LIMIT wants a number that is not negative"),
     (
-        "UPDATE votes v, stories s SET v.user = 1, s.author = 1",
+        "UPDATE votes v, votes w SET v.user = 1, w.user = 1",
         (),
         Unsupported,
-        "UPDATE that sets columns of several tables (one UPDATE for each table)",
+        'UPDATE that writes to table "votes" under two names (one UPDATE for each)',
     ),
     (
         "UPDATE votes, stories SET id = 1 LIMIT 1",
@@ -347,7 +347,7 @@ WRONG: list[tuple[str, tuple[Any, ...], type[HeadraceError], str]] = [
         'a subquery that reads "user" after it was assigned (assign it after the subquery)',
     ),
     ("UPDATE votes SET user = COUNT(*)", (), SqlError, "the aggregate COUNT(*) cannot stand in UPDATE"),
-    ("DELETE votes, s FROM votes JOIN stories s", (), Unsupported, "DELETE from several tables"),
+    ("DELETE votes, t FROM votes JOIN stories s", (), SqlError, 'DELETE names "t", which FROM does not have'),
     ("DELETE log FROM votes", (), SqlError, 'DELETE names "log", which FROM does not have'),
     (
         "DELETE FROM votes WHERE usr = 1",

@@ -1,8 +1,8 @@
 """Foreign keys: what a write of one table means for others of the same shard.
 
-An operation is worked out on its own table; then its consequences are, level by level; and then what must hold is
-checked, when the whole statement is done, as the SQL standard has it (MySQL checks after each row, and so refuses some
-statements that change several rows of a table which names itself)::
+An operation is worked out on its own table, or on each that UPDATE and DELETE write to; then its consequences are,
+level by level; and then what must hold is checked, when the whole statement is done, as the SQL standard has it (MySQL
+checks after each row, and so refuses some statements that change several rows of a table which names itself)::
 
     operation ──► rows that went, or moved to another key
                    │  ON DELETE, ON UPDATE: CASCADE, SET NULL            at most 15 levels, as in MySQL
@@ -23,13 +23,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from domains.engine.writing.write import Changes, TableChange, perform
-from domains.engine.writing.written import KeyReference, WrittenTables
+from domains.engine.writing.written import KeyReference, WrittenTable, WrittenTables
 from domains.errors import ConstraintViolation
 from domains.language.description import literal
 from domains.language.types import Reaction, Row, TableSchema
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Insert, Operation
+from domains.plan.packets import Amend, Insert, Operation
 
 DEEPEST = 15
 """Levels that a cascade may have, as in MySQL's InnoDB: whoever has more is going round in a circle."""
@@ -66,6 +66,11 @@ class _Together:
         return self.changes[name]
 
 
+def reaches_others(written: WrittenTable, operation: Operation) -> bool:
+    """Whether a write of a table may change others, or depend on them."""
+    return written.is_related or (isinstance(operation, Amend) and bool(operation.also))
+
+
 def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     """Work an operation out with all that follows from it.
 
@@ -76,12 +81,15 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     if isinstance(operation, Insert) and operation.on_conflict in ("ignore", "list"):
         _ask_row_by_row(together, change, operation)
     affected, first = perform(change, operation)
-    pending: deque[_Moved] = deque()
-    if change.moved:
-        if isinstance(operation, Insert) and operation.on_conflict == "replace":
-            together.replaced = frozenset(row for row, weight in change.deltas.items() if weight > 0)
-        changed = any(new is not None for new in change.moved.values())
-        pending.append(_Moved(change, change.moved, frozenset((operation.table,)) if changed else frozenset()))
+    written = [change]
+    for also in operation.also if isinstance(operation, Amend) else ():
+        written.append(together.of(also.table))
+        affected += perform(written[-1], also)[0]
+    if change.moved and isinstance(operation, Insert) and operation.on_conflict == "replace":
+        together.replaced = frozenset(row for row, weight in change.deltas.items() if weight > 0)
+    moved = [(each, each.moved) for each in written if each.moved]
+    updated = frozenset(each.schema.name for each, rows in moved if any(new is not None for new in rows.values()))
+    pending = deque(_Moved(each, rows, updated) for each, rows in moved)
     while pending:
         _react(together, pending.popleft(), pending)
     _check_kept(together)

@@ -445,7 +445,8 @@ def _delete(change: TableChange, operation: Delete) -> int:
 
 def _amend(change: TableChange, operation: Amend) -> int:
     """:raises RowsChanged: a row is not there as it was seen."""
-    found = as_seen(change.table, operation)
+    width = len(change.schema.columns)
+    found = as_seen(change.table, operation) if all(len(row) == width for row in operation.rows) else None
     if found is None:
         raise RowsChanged(
             f'rows of table "{change.schema.name}" that were chosen were changed before they were written',

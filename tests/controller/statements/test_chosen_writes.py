@@ -103,3 +103,33 @@ async def test_without_ad_hoc_selects_none_is_chosen(tmp_path: Path) -> None:
             await opened.execute(JOINED)
     finally:
         await opened.close()
+
+
+async def test_several_tables_are_written_to_whole_or_not_at_all(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = ["UPDATE u SET n = 9 WHERE n = 1", "ALTER TABLE u ADD COLUMN x INT DEFAULT 4"]
+    interfered(monkeypatch, deployment, writes)
+    (result,), token = await deployment.execute("UPDATE t JOIN u ON u.t = t.id SET t.n = 0, u.n = u.n + 20")
+    assert result.rows_affected == 5
+    assert set(token) >= {"t", "u"}
+    assert await rows(deployment) == [(1, 0), (2, 20), (3, 0)]
+    (found,), _ = await deployment.execute("SELECT t, n, x FROM u ORDER BY n")
+    assert list(found.rows) == [(1, 22, 4), (3, 25, 4), (1, 29, 4)]
+
+
+async def test_tables_of_several_shards_are_not_written_to_at_once(tmp_path: Path) -> None:
+    spread = await LocalDeployment.open(tmp_path, shards=2)
+    try:
+        await spread.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, n INT) SHARD BY (id) SHARDS 1;"
+            "CREATE TABLE u (t INT, n INT) SHARD BY (t) SHARDS 1; CREATE TABLE v (t INT);"
+            "INSERT INTO t VALUES (1, 10), (2, 20); INSERT INTO u VALUES (1, 1), (1, 2); INSERT INTO v VALUES (1)"
+        )
+        with pytest.raises(Unsupported, match="in different shards"):
+            await spread.execute("DELETE t, v FROM t JOIN v ON v.t = t.id")
+        (result,), _ = await spread.execute("DELETE t, u FROM t JOIN u ON u.t = t.id")
+        assert result.rows_affected == 3
+        assert await rows(spread) == [(2, 20)]
+    finally:
+        await spread.close()
