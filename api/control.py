@@ -35,6 +35,7 @@ from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.leader import directory_of
 from controller.cluster.lost_shards.rebuild_way import Rebuilding
 from migrations.backfill.spark.settings import By
+from migrations.filling import fill_from_json
 from migrations.recipe import RecipeEntry
 
 
@@ -58,6 +59,7 @@ class MigrationBody(BaseModel):
     entry: EntryBody
     sql: str = Field(description="as it is shown", max_length=MAX_BODY_BYTES)
     wait: bool = Field(default=False, description="answer when it has ended")
+    rows: dict[str, Any] | None = Field(default=None, description="those of the table that it creates")
 
 
 class AutomaticBody(BaseModel):
@@ -92,7 +94,8 @@ def create_control_app(candidate: Candidate, limits: Limits | None = None) -> Fa
 
     @app.post("/v1/migrations")
     async def start(body: MigrationBody) -> dict[str, Any]:
-        migration = (await candidate.leading()).serving().start(body.entry.entry(), body.sql)
+        rows = None if body.rows is None else fill_from_json(body.rows)
+        migration = (await candidate.leading()).serving().start(body.entry.entry(), body.sql, rows=rows)
         if body.wait:
             await migration.ended.wait()
         return asdict(migration.status())

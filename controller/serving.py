@@ -42,7 +42,7 @@ from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Once, Operation
+from domains.plan.packets import Clock, Insert, Once, Operation
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from domains.store.storage import check_name
@@ -102,9 +102,11 @@ class Serving(ABC):
         """Catalog and dataflow as they are now."""
 
     @abstractmethod
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> None:
         """Run a migration, and return when ``state`` shows it; raises the error that made it fail. ``parsed`` are the
-        entry's statements, if the caller has parsed them."""
+        entry's statements, if the caller has parsed them, and ``rows`` those of the table that it creates."""
 
     @abstractmethod
     async def archive(self) -> ArchivedPositions:

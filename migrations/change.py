@@ -110,6 +110,7 @@ def change_of(state: State, entry: RecipeEntry, placement: Placement, parsed: Se
 def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
     work = _Work(state)
     work.go_on_from(entry)
+    work.filled = entry.filled
     if entry.ad_hoc:
         for sql in entry.statements:
             work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
@@ -156,6 +157,7 @@ def at_table(
 class _Work:
     def __init__(self, state: State) -> None:
         self.state = state.copy()
+        self.filled = ""
         self.tables: list[PlanStep] = []
         self.checks: list[PlanStep] = []
         self.relents: list[PlanStep] = []
@@ -205,7 +207,8 @@ class _Work:
     def _create_table(self, statement: CreateTableStatement) -> None:
         schema = statement.schema
         if self._free(schema.name, statement.if_not_exists):
-            schema = replace(schema, generation=self.state.catalog.dropped.get(schema.name.lower(), 0))
+            generation = self.state.catalog.dropped.get(schema.name.lower(), 0)
+            schema = replace(schema, generation=generation, filled=self.filled)
             self.state.catalog = self.state.catalog.with_table(schema)
             self.meanings.clear()
             self.made.add(schema.name)

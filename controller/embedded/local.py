@@ -21,6 +21,7 @@ from controller.status import graph_of, held_by, status_of
 from domains.errors import StorageFailure
 from domains.language.collating.collation import BINARY
 from domains.plan.graph import NodeIndex
+from domains.plan.packets import Insert
 from domains.plan.sharding import base_shards
 from domains.plan.traits import is_base
 from domains.store.storage import DISK_RESERVE
@@ -203,9 +204,11 @@ class LocalDeployment(Serving):
 
     # --- migrations -----------------------------------------------------------------------------------------
 
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> None:
         self._reopening.check()
-        await self.migrator.run(entry, sql, parsed)
+        await self.migrator.run(entry, sql, parsed, rows)
 
     async def migrate(self, sql: str) -> MigrationStatus:
         self._reopening.check()

@@ -131,7 +131,8 @@ class LocalEngine:
             raise StorageFailure(error.message, hint=error.hint) from error
         recipe = Recipe() if data is None else declared(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
-        stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
+        tables = (schema for base in bases for schema in self.dataflow.stores[base].tables())
+        stored = {schema.name for schema in tables if not schema.filling}
         empty = State(partial=options.partial, shards=shards)
         state = await asyncio.to_thread(_played, recipe, empty, options.placement, stored, opening)
         self.dataflow.start()

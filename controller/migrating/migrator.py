@@ -24,8 +24,10 @@ from controller.migrating.executor import Book, Executor, Interrupted
 from controller.migrating.unbuilt import RETRY_SECONDS, Unbuilt, UnbuiltPart
 from domains.errors import HeadraceError, LimitExceeded, NotFound, SqlSyntaxError, Unavailable
 from domains.language.collating.collation import BINARY
+from domains.plan.packets import Insert
 from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
+from migrations.filling import filled
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
@@ -82,19 +84,24 @@ class Migrator:
         """Whether a migration runs or waits."""
         return bool(self._tasks)
 
-    def start(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> Migration:
+    def start(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> Migration:
         """Queue a migration; raises at once what planning against the present state can tell.
 
-        ``parsed`` is what the entry's statements parse to, where the caller has done that.
+        ``parsed`` is what the entry's statements parse to, where the caller has done that, and ``rows`` those that the
+        table has which the entry creates.
         """
         if entry == RecipeEntry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
+        migration = Migration(self._ids(), sql)
         entry = self._with_collation(entry)
+        if rows is not None:
+            entry = replace(entry, filled=migration.id)
         if not self.turn.locked():
             self._foreseen = (self.state, self._plan(entry, parsed))
-        migration = Migration(self._ids(), sql)
         self._remember(migration)
-        task = self._tasks[migration.id] = asyncio.create_task(self._run(migration, entry))
+        task = self._tasks[migration.id] = asyncio.create_task(self._run(migration, entry, rows))
         task.add_done_callback(lambda _: self._tasks.pop(migration.id))
         return migration
 
@@ -113,10 +120,12 @@ class Migrator:
             return foreseen[1]
         return change_of(self.state, entry, self._placement, parsed)
 
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> None:
         """Queue a migration and wait for its end; raises what made it fail. It is cancelled where the one who waits is
         stopped by KILL."""
-        migration = self.start(entry, sql, parsed)
+        migration = self.start(entry, sql, parsed, rows)
         try:
             await migration.ended.wait()
         except asyncio.CancelledError as error:
@@ -224,7 +233,7 @@ class Migrator:
             if self._migrations[id].ended.is_set():
                 del self._migrations[id]
 
-    async def _run(self, migration: Migration, entry: RecipeEntry) -> None:
+    async def _run(self, migration: Migration, entry: RecipeEntry, rows: Insert | None = None) -> None:
         with migration.ending():
             async with self.turn:
                 migration.check()
@@ -233,7 +242,7 @@ class Migrator:
                 if len(parts) > 1:
                     self._plan(entry)  # The whole of it, before any part is done.
                 for part in parts:
-                    await self._carry_out(migration, part)
+                    await self._carry_out(migration, part, rows)
         if migration.state == "done":
             async with self.turn:
                 try:
@@ -241,13 +250,15 @@ class Migrator:
                 except HeadraceError as error:  # The next one tries again.
                     _log.warning("the recipe is not made short: %s", error)
 
-    async def _carry_out(self, migration: Migration, entry: RecipeEntry) -> None:
+    async def _carry_out(self, migration: Migration, entry: RecipeEntry, rows: Insert | None) -> None:
         done = migration.done, migration.steps
         full = False
         for _ in range(ATTEMPTS):
             await self._executor.ready()
             migration.check()
             change = self._plan(entry)
+            if rows is not None:
+                change = filled(change, rows)
             for part in self.unbuilt.under(change):
                 migration.step = f"build full state of {', '.join(part.views)} first"
                 await self._build_part(part)

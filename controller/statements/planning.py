@@ -18,7 +18,7 @@ from domains.engine.evaluation import EvaluationPlan
 from domains.errors import Unsupported
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
-from domains.plan.packets import Clock, Operation
+from domains.plan.packets import Clock, Insert, Operation
 from migrations.catalog import Catalog
 from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, scans_joins
 from migrations.flow.plan import State
@@ -59,7 +59,9 @@ class StatementPort(Protocol):
     @property
     def state(self) -> State: ...
 
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None: ...
+    async def run(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> None: ...
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes: ...
 

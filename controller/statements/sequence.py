@@ -27,7 +27,8 @@ from domains.plan.packets import Clock
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
-from migrations.statements.constants import miscounted
+from migrations.statements.constants import check_params, miscounted, scalars
+from migrations.statements.definitions import selected
 from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
 from migrations.statements.prepared import PreparedStatement
@@ -152,6 +153,8 @@ class Statements:
             alone = await self._alone(sql, clock)
             if alone is not None:
                 return alone
+        if prepared.fills:
+            return await self._make_of_select(prepared.parsed, params, clock)
         statement = await self._interpreted(prepared, params)
         match statement:
             case WriteStatement():
@@ -198,6 +201,18 @@ class Statements:
                 return StatementResult()
             case _:
                 raise AssertionError(f"{statement} is a definition")
+
+    async def _make_of_select(self, parsed: Parsed, params: Sequence[Any], clock: Clock) -> StatementResult:
+        """The SELECT first, so that nothing is made where it fails."""
+        state, now = self._deployment.state, self._deployment.now()
+        given = scalars(check_params(parsed, params))
+        select = selected.asked(parsed, state.catalog, given, now)
+        if select is None:
+            return StatementResult(done=deed(parsed))
+        columns, rows = await self._selects.values(select, clock)
+        text, made = selected.made(parsed, self._deployment.state.catalog, columns, rows, now)
+        await self._deployment.run(RecipeEntry((text,)), parsed.sql, rows=made)
+        return StatementResult(rows_affected=len(made.rows), done=deed(parsed))
 
     async def _choose(self, statement: ChosenWrite, clock: Clock) -> StatementResult:
         """Find the rows, then write them; anew where other writes came to them between.

@@ -7,6 +7,7 @@ answers effects like any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -18,6 +19,8 @@ from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import Life
 from domains.engine.lifecycle.replay import Replay, load
 from domains.engine.upqueries import IngressSources
+from domains.engine.writing.write import change_table
+from domains.errors import HeadraceError, NotFound
 from domains.language.rewriting import is_never
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
@@ -34,6 +37,7 @@ from domains.plan.commands import (
     Expect,
     ExtendNodes,
     Feed,
+    FillTable,
     Follow,
     LoadState,
     Progress,
@@ -43,7 +47,7 @@ from domains.plan.commands import (
     StartReplay,
 )
 from domains.plan.graph import Materialization, Node
-from domains.plan.packets import Effect, Filled, Read, Reply
+from domains.plan.packets import Effect, Filled, Insert, Read, Reply
 from domains.plan.traits import is_base, is_ingress, traits_of
 
 DONE = Progress(0, True)
@@ -55,9 +59,13 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
     progress = DONE
     match command:
         case CreateTable(schema=schema):
+            _drop_unfinished(domain, schema.name)
             domain.store.create_table(schema)
             domain.written.clear()  # Foreign keys of one table are a matter of another's writes.
-            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
+            if not schema.filling:  # Of what is not decided no clock tells.
+                domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
+        case FillTable(operation=operation):
+            _fill(domain, operation)
         case AlterTable(schema=schema):
             domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
             domain.store.alter_table(schema)
@@ -103,7 +111,34 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
     return progress, domain.close(step)
 
 
+def _fill(domain: Domain, operation: Insert) -> None:
+    """Like a write that nobody hears of: no node reads the table."""
+    if not domain.store.table(operation.table).schema.filling:
+        raise NotFound(f'table "{operation.table}" is not being filled')  # Whoever sent it was cut off meanwhile.
+    table = domain.written.known(operation.table)
+    try:
+        for each, deltas in change_table(table, operation).tables.items():
+            each.stored.stage(deltas)
+            domain.store.commit([(each.schema.name, domain.store.position(each.schema.name) + 1, deltas)])
+    except HeadraceError as error:
+        domain.store.rollback()
+        error.message = _ROW.sub("", error.message)
+        raise
+
+
+_ROW = re.compile(r"^row \d+: ")
+"""Which row it is says nothing where rows are filled in part by part."""
+
+
+def _drop_unfinished(domain: Domain, name: str) -> None:
+    """What an attempt has left that was interrupted."""
+    if any(schema.filling and schema.name == name for schema in domain.store.tables()):
+        domain.store.drop_table(name)
+        domain.written.clear()
+
+
 def _relent(domain: Domain, table: str) -> None:
+    _drop_unfinished(domain, table)
     expected = domain.expected.pop(table, None)
     for columns in expected.added if expected is not None else ():
         domain.store.table(table).drop_index(columns)

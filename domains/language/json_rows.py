@@ -93,6 +93,8 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         unique_names=tuple(document.get("unique_names", ())),
         late_primary=document.get("late_primary", False),
         collation=_collation(document.get("collation")),
+        filled=document.get("filled", ""),
+        filling=document.get("filling", False),
     )
 
 

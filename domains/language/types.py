@@ -215,6 +215,10 @@ class TableSchema:
     """The first of ``unique`` is the PRIMARY KEY: it came by ALTER TABLE, and rows are stored as those of a bag."""
     collation: Collation | None = None
     """The collation of texts in columns that come later and name none."""
+    filled: str = ""
+    """Names the CREATE TABLE … AS SELECT that it comes of: no two have one name."""
+    filling: bool = False
+    """It has rows already and is not decided yet: nobody else knows of it (``control.py``)."""
 
     @property
     def shown_key(self) -> tuple[int, ...]:
@@ -236,7 +240,10 @@ class TableSchema:
         return None
 
     def is_the_table(self, other: TableSchema) -> bool:
-        """Whether both are the same table, perhaps altered, rather than a dropped one and its successor."""
+        """Whether both are the same table, perhaps altered, rather than a dropped one and its successor, or one that
+        was being filled when it was given up."""
+        if (self.filling or other.filling) and self.filled != other.filled:
+            return False
         return UNKNOWN_GENERATION in (self.generation, other.generation) or self.generation == other.generation
 
     def live(self) -> tuple[int, ...]:

@@ -4,6 +4,9 @@ A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``F
 ``Activate``. In bulk, ``LoadState``, ``StartReplay`` and ``Follow`` stand in the place of ``Feed`` (``replay.py``).
 Until the last, ``RemoveNodes`` undoes all of it. Before a table is altered, ``Expect`` and ``CheckRows`` find out
 whether its rows allow it; ``Relent`` undoes that.
+
+A table that is made of a SELECT is created with ``filling`` in its schema and filled by ``FillTable`` before it is
+decided; then ``AlterTable`` takes the mark away. ``Relent`` undoes that, too.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from domains.language.collating.collation import Collation
 from domains.language.types import Row, TableSchema
 from domains.plan.graph import Columns, Node, NodeIndex
-from domains.plan.packets import LinkId
+from domains.plan.packets import Insert, LinkId
 from domains.plan.sharding import shard_of
 
 
@@ -47,6 +50,13 @@ class Relent:
     """Expect nothing more of a table. What was begun for it goes."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class FillTable:
+    """Write rows to a table that was created to be filled, and that is not decided yet."""
+
+    operation: Insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,7 @@ Command = (
     | CheckRows
     | Relent
     | DropTable
+    | FillTable
     | AddNodes
     | ExtendNodes
     | BuildIndex

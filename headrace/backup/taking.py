@@ -94,6 +94,8 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Ba
             store = RocksStore(directory, create=False)
             opened.callback(store.close)
             for schema in store.tables():
+                if schema.filling:
+                    continue
                 cut = store.cut(schema.name, rows=True)
                 archive = ShardArchive.open(target, cut, shard, shards, 1)
                 if cut.position:

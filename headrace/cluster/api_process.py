@@ -26,11 +26,13 @@ from controller.cluster.state import AutomaticList
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, LeaderLost
+from domains.plan.packets import Insert
 from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.listening import StartFailed, listen
 from headrace.serving.opening import spark_selects
 from headrace.serving.server import Running, answer
 from headrace.settings import Settings
+from migrations.filling import fill_to_json
 from migrations.recipe import RecipeEntry
 from worker.adhoc.pool import Budget
 from worker.protocol.messages import Role
@@ -57,8 +59,11 @@ class LeaderClient:
         # How long a migration takes nobody knows: it is over when the leader says so, or is lost.
         self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
-    async def run(self, entry: RecipeEntry, sql: str) -> None:
-        started = await self._ask("POST", "/v1/migrations", {"entry": entry.document(), "sql": sql, "wait": True})
+    async def run(self, entry: RecipeEntry, sql: str, rows: Insert | None = None) -> None:
+        asked = {"entry": entry.document(), "sql": sql, "wait": True}
+        if rows is not None:
+            asked["rows"] = fill_to_json(rows)
+        started = await self._ask("POST", "/v1/migrations", asked)
         error = _status(started).error
         if error is not None:
             raise _error(*error)

@@ -115,6 +115,11 @@ def place(node: exp.Expr) -> tuple[int | None, int | None]:
     return None, None
 
 
+def makes_of_select(node: exp.Expr) -> bool:
+    """Whether it is CREATE TABLE … AS SELECT."""
+    return isinstance(node, exp.Create) and node.args.get("kind") == "TABLE" and bool(node.args.get("expression"))
+
+
 def deed(parsed: Parsed) -> str:
     """The result of a definition in words: ``table stories created``, ``view v dropped``."""
     tree = parsed.expression
@@ -142,6 +147,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     _refuse_foreign_tokens(sql, tokens)
     _refuse_programs(tokens)
     tokens = _without_priorities(tokens)
+    tokens, duplicates = _without_duplicates(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_selects_of_rows(_with_interval_calls(_with_plain_values(tokens)))
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
@@ -165,6 +171,8 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command)):
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
     refuse_unknown(tree)
+    if duplicates:
+        tree.set("alternative", duplicates)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
     return Parsed(tree, text, external is not None, query, sharding)
 
@@ -189,6 +197,20 @@ def _without_priorities(tokens: list[Token]) -> list[Token]:
     if verb == "UPDATE" and stands(at, ("IGNORE",)):
         raise Unsupported("UPDATE IGNORE", hint="leave IGNORE out: where a new key is taken, nothing is changed")
     return [tokens[0], *tokens[at:]]
+
+
+def _without_duplicates(tokens: list[Token]) -> tuple[list[Token], str]:
+    """``CREATE TABLE t … IGNORE AS SELECT`` without that word, and it: IGNORE, or REPLACE."""
+    words = [token.text.upper() for token in tokens]
+    if words[0] != "CREATE" or "TABLE" not in words[:4]:
+        return tokens, ""
+    for at in range(words.index("TABLE") + 2, len(tokens) - 1):
+        if tokens[at].token_type in _SPELLED or words[at] not in ("IGNORE", "REPLACE"):
+            continue
+        begins = [word for word in words[at + 1 : at + 4] if word not in ("AS", "(")]
+        if begins and begins[0] in ("SELECT", "WITH", "TABLE", "VALUES"):
+            return [*tokens[:at], *tokens[at + 1 :]], words[at]
+    return tokens, ""
 
 
 _PROGRAMS = ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "USER", "ROLE", "SERVER")

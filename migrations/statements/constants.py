@@ -16,7 +16,7 @@ from domains.language.expressions import Constant, Expression
 from domains.language.rewriting import fold
 from domains.language.temporal import utc_text
 from domains.language.types import BLOB, DATETIME, DOUBLE, TIME, TableColumn, Value, decimal_type
-from migrations.parse.reading import Parsed, exp, nodes, parse_select, position, text_of
+from migrations.parse.reading import Parsed, exp, makes_of_select, nodes, parse_select, position, text_of
 from migrations.query.expressions import calls, literals
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
@@ -44,7 +44,8 @@ def count_placeholders(parsed: Parsed) -> int:
 
     :raises Unsupported: a parameter is named.
     """
-    if isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop)):
+    tree = parsed.expression
+    if isinstance(tree, (exp.Create, exp.Alter, exp.Drop)) and not makes_of_select(tree):
         return 0
     return len(placeholders(parsed.expression)) if "?" in parsed.sql or ":" in parsed.sql else 0
 

@@ -21,7 +21,7 @@ from domains.language.functions import call
 from domains.language.types import BOOL, TableSchema, Value
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from migrations.catalog import Catalog
-from migrations.parse.reading import Parsed, exp
+from migrations.parse.reading import Parsed, exp, makes_of_select
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.expressions.scope import Scope
 from migrations.statements.constants import coerced, constant_of, count_placeholders, parameter, placeholders, scalars
@@ -192,7 +192,9 @@ class PreparedStatement:
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
-        self.defines = isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop))
+        self.fills = makes_of_select(parsed.expression)
+        """Whether it is CREATE TABLE … AS SELECT, which is a migration of its own."""
+        self.defines = isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop)) and not self.fills
         """Whether it belongs to a migration."""
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None

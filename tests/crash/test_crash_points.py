@@ -39,6 +39,7 @@ CHANGES = [
     "DROP VIEW Counts",
     "CREATE OR REPLACE VIEW Counts AS SELECT story, COUNT(*) + 1 AS n FROM votes GROUP BY story",
     "CREATE TABLE more (x INT PRIMARY KEY)",
+    "CREATE TABLE made AS SELECT id, title FROM stories",
 ]
 
 State = dict[str, Any]

@@ -17,6 +17,7 @@ from controller.cluster.state import Assignment, AutomaticList, ClusterState
 from controller.deployment import MigrationStatus
 from domains.errors import HeadraceError, NotFound
 from domains.plan.graph import DomainIndex
+from domains.plan.packets import Insert
 from headrace.settings import Settings
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, one_domain, plan_start
@@ -115,7 +116,8 @@ class PlainLeader:
 
     # --- LeaderDoor ---------------------------------------------------------------------------------------------
 
-    async def run(self, entry: RecipeEntry, sql: str) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, rows: Insert | None = None) -> None:
+        assert rows is None, "the real leader fills tables"
         if self.away:
             raise no_leader("it is away")
         async with self._turn:

@@ -330,6 +330,8 @@ class Archiver:
             for index, host in self._dataflow.hosted.hosts.items():
                 if isinstance(host.domain.store, RocksStore):
                     for schema in host.domain.store.tables():
+                        if schema.filling:
+                            continue
                         key = index, schema.name
                         # The log of a table that is new here may not reach back to the end of its archive.
                         cuts.hosts[key] = host, host.domain.store.cut(schema.name, rows=not self._knows(key, host))

@@ -171,6 +171,8 @@ class DomainHost:
         assert index not in self.hosts, f"domain {index} is hosted already"
         domain = Domain(index, store, incarnation=incarnation, shard=shard, shards=shards)
         for schema in store.tables():
+            if schema.filling:
+                continue
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
         self._moved.add(index)

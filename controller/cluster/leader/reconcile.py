@@ -123,7 +123,8 @@ def tables_of(state: State, domain: DomainIndex) -> dict[str, TableSchema]:
 def strange_tables(known: Collection[str], report: DomainReport) -> list[str]:
     """Tables that were never in the recipe, whose names are ``known`` in lower case: the storage, or the recipe, is of
     another deployment."""
-    return sorted(schema.name for schema in report.tables if schema.name.lower() not in known)
+    tables = (schema for schema in report.tables if not schema.filling)
+    return sorted(schema.name for schema in tables if schema.name.lower() not in known)
 
 
 def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list[PlanStep]:

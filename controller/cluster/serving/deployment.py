@@ -33,6 +33,7 @@ from controller.serving import BUDGET, Serving
 from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
+from domains.plan.packets import Insert
 from domains.plan.sharding import base_shards
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
@@ -46,7 +47,7 @@ class LeaderDoor(Protocol):
     """The leader, for changes of the graph and for its status. Methods raise what the leader answers, NoLeader, and
     LeaderLost, after which the request may have been done."""
 
-    async def run(self, entry: RecipeEntry, sql: str) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, rows: Insert | None = None) -> None:
         """Run a migration to its end; raises the error that made it fail."""
 
     async def start(self, sql: str) -> MigrationStatus:
@@ -195,11 +196,13 @@ class ClusterDeployment(Serving):
 
     # --- changes of the graph -----------------------------------------------------------------------------------
 
-    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(
+        self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
+    ) -> None:
         del parsed  # The leader plans.
         again = not entry.statements  # A reader may be asked for repeatedly.
         try:
-            await self._asked(lambda: self._leader.run(entry, sql), again=again)
+            await self._asked(lambda: self._leader.run(entry, sql, rows), again=again)
         except asyncio.CancelledError as error:
             if KILLED in error.args:
                 await self._cancel(sql)

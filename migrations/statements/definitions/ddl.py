@@ -49,7 +49,7 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if create.args.get("replace"):
         raise Unsupported("CREATE OR REPLACE TABLE", hint=f'DROP TABLE IF EXISTS "{name}" first')
     if create.args.get("expression") is not None:
-        raise Unsupported("CREATE TABLE … AS SELECT", hint="CREATE TABLE, then INSERT … SELECT; or CREATE VIEW")
+        raise Unsupported("CREATE TABLE … AS SELECT as a migration", hint="send it as a statement: POST /v1/sql")
     if_not_exists = bool(create.args.get("exists"))
     if not if_not_exists or name.lower() not in catalog.tables:
         refuse_existing(catalog, name)
@@ -142,7 +142,7 @@ def _dropped(parsed: Parsed) -> tuple[str, bool]:
     if len(drop.args.get("tables") or ()) != 1:
         raise SqlError("DROP wants one name")
     if drop.args.get("temporary"):
-        raise Unsupported("temporary tables")
+        raise Unsupported("DROP TEMPORARY TABLE", hint="there are no temporary tables: leave TEMPORARY out")
     return relation_name(drop.args["tables"][0]), bool(drop.args.get("exists"))
 
 
@@ -152,7 +152,8 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
     for found in properties.expressions if properties is not None else ():
         if isinstance(found, exp.TemporaryProperty):
             raise Unsupported(
-                f"CREATE TEMPORARY {what}", hint="there are no sessions: create it, and drop it when it is not needed"
+                f"CREATE TEMPORARY {what}",
+                hint="a statement has no session that it could end with: leave TEMPORARY out, and drop it yourself",
             )
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")

@@ -61,7 +61,7 @@ def view_text(view: ViewDefinition) -> str:
 
 
 def table_text(schema: TableSchema) -> str:
-    lines = [_column(schema.columns[at], schema.collation) for at in schema.live()]
+    lines = [column_text(schema.columns[at], schema.collation) for at in schema.live()]
 
     def key(word: str, places: Iterable[int]) -> None:
         lines.append(f"{word} ({_names(schema.columns[at].name for at in places)})")
@@ -81,7 +81,8 @@ def table_text(schema: TableSchema) -> str:
     return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
 
 
-def _column(column: TableColumn, default: Collation | None) -> str:
+def column_text(column: TableColumn, default: Collation | None) -> str:
+    """``default``: the table's collation."""
     words = [quote(column.name), column.type.name]
     if column.type.kind is Kind.TEXT and (column.type.collation is not None or default is not None):
         words.append(f"COLLATE {column.type.collation or BINARY}")

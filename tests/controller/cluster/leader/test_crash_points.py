@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from domains.errors import HeadraceError
+from domains.plan.packets import Insert
+from migrations.recipe import RecipeEntry
 from tests.kit.memory_workers import MemoryCluster, simulated
 from tests.kit.voting_program import VIEWS, Program
 
@@ -165,12 +167,53 @@ def test_a_recovery_is_disturbed(act: Act) -> None:
     sweep(scenario, messages, act)
 
 
-def sweep(scenario: Callable[[int], Awaitable[None]], messages: dict[str, int], act: Act) -> None:
-    number = 1 + ACTS.index(act) % EVERY if act in ACTS else 1
+MADE = "CREATE TABLE made (id BIGINT PRIMARY KEY, body TEXT)"
+ROWS = tuple((number, f"row {number}") for number in range(40))
+
+
+def made_rows(cluster: MemoryCluster) -> list[object]:
+    """Of the table that is made of a SELECT, in all shards, as far as it is no longer being filled."""
+    stores = [store for (data, _), store in cluster.disks.items() if data == "/data"]
+    there = [store for store in stores if any(each.name == "made" and not each.filling for each in store.tables())]
+    return sorted((row for store in there for row, _ in store.table("made").find((), ())), key=repr)
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+def test_a_table_that_is_being_filled_is_disturbed(act: Act) -> None:
+    """It is there with all rows, or not at all, whenever the cluster is calm."""
+    messages = {"last": 10_000}
+
+    async def scenario(number: int) -> None:
+        cluster, program = await ready()
+        cluster.at_message(number, act)
+        for _ in range(10):
+            try:
+                await cluster.led.serving().run(RecipeEntry((MADE,)), MADE, rows=Insert("made", ROWS))
+            except HeadraceError:
+                await asyncio.sleep(1.0)
+            await cluster.calm(60.0)
+            is_there = "made" in cluster.state.catalog.tables
+            assert made_rows(cluster) == (sorted(ROWS, key=repr) if is_there else [])
+            if is_there:
+                break
+        if cluster.broken is None:
+            messages["last"] = number
+            await cluster.close()
+            return
+        await until_tidy(cluster)
+        assert made_rows(cluster) == sorted(ROWS, key=repr)
+        await program.check()
+        await cluster.close()
+
+    sweep(scenario, messages, act, 3)
+
+
+def sweep(scenario: Callable[[int], Awaitable[None]], messages: dict[str, int], act: Act, every: int = EVERY) -> None:
+    number = 1 + ACTS.index(act) % every if act in ACTS else 1
     while number < messages["last"]:
         try:
             simulated(scenario(number))  # type: ignore[arg-type]
         except BaseException as error:
             error.add_note(f"{act.__name__} at message {number}")
             raise
-        number += EVERY
+        number += every

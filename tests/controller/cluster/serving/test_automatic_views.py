@@ -13,7 +13,7 @@ from controller.cluster.leader.leader import Leader
 from controller.cluster.serving.connections import ReaderMaps
 from controller.cluster.serving.deployment import ClusterDeployment
 from controller.statements import selects, shapes
-from domains.errors import Unsupported
+from domains.errors import ConstraintViolation, Unsupported
 from domains.plan.graph import is_automatic
 from tests.kit.cluster_deployment import InProcess, NoMap, open_cluster
 from worker.protocol.messages import Role
@@ -261,3 +261,17 @@ async def another(cluster: InProcess) -> ClusterDeployment:
 
 def _no_map(place: str) -> ReaderClient:
     raise NoMap(place)
+
+
+async def test_the_rows_of_a_table_made_of_a_select_go_through_the_leader(cluster: InProcess) -> None:
+    await cluster.execute(
+        "CREATE TABLE made (PRIMARY KEY (id)) AS SELECT id, title, 1.50 AS d, x'00' AS b FROM stories"
+    )
+    (found,), _ = await cluster.execute("SELECT * FROM made ORDER BY id")
+    assert [row[:3] for row in found.rows] == [(1, "a", "1.50"), (2, "b", "1.50"), (3, "c", "1.50")]
+    with pytest.raises(ConstraintViolation, match="has the value 7 already"):
+        await cluster.execute("CREATE TABLE twice (PRIMARY KEY (author)) AS SELECT author, id FROM stories")
+    assert [schema.name for schema in cluster.tables()] == ["stories", "made"]
+    await cluster.execute("CREATE TABLE twice (a INT); INSERT INTO twice VALUES (1)")
+    (found,), _ = await cluster.execute("SELECT * FROM twice")
+    assert found.rows == ((1,),)
