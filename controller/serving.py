@@ -74,11 +74,7 @@ class Serving(ABC):
     """The base of all deployments (see :class:`controller.deployment.Deployment`). It lives on one event loop."""
 
     def __init__(
-        self,
-        hosts: Hosts,
-        read_timeout: float,
-        ad_hoc: AdHocMode = AdHocMode.KEEP,
-        budget: Budget = BUDGET,
+        self, hosts: Hosts, read_timeout: float, ad_hoc: AdHocMode = AdHocMode.KEEP, budget: Budget = BUDGET
     ) -> None:
         self.read_timeout = read_timeout
         self.hosts = hosts

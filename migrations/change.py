@@ -87,7 +87,7 @@ def entries_of(entry: RecipeEntry) -> tuple[RecipeEntry, ...]:
             if own == kind:
                 parts[-1] = replace(parts[-1], statements=(*parts[-1].statements, parsed.sql))
             else:
-                parts.append(RecipeEntry((parsed.sql,), collation=entry.collation))
+                parts.append(RecipeEntry((parsed.sql,), collation=entry.collation, now=entry.now))
             kind = own
     if entry.readers:
         parts.append(RecipeEntry(readers=entry.readers))
@@ -120,7 +120,7 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
             try:
                 said = as_ignored(statement) if entry.ignored_keys else statement
                 catalog = replace(work.state.catalog, collation=entry.collation)
-                work.add(interpret_one(said, catalog, (), ""))
+                work.add(interpret_one(said, catalog, (), entry.now))
             except HeadraceError as error:
                 if len(statements) > 1:
                     error.message = whose(statement) + error.message

@@ -44,6 +44,8 @@ class RecipeEntry:
     collation: str = ""
     """The collation of texts in its tables that name none. Without it, its tables are of before there were collations:
     whatever they name was read over, and texts are compared by code point."""
+    now: str = ""
+    """The time of an ALTER TABLE, which rows get that are stored already; "" in one of before that was kept."""
     filled: str = ""
     """Of a table that was made of a SELECT: it is decided when its rows are stored (``filling.py``)."""
 
@@ -66,6 +68,8 @@ class RecipeEntry:
             document["gathers"] = list(self.gathers)
         if self.collation:
             document["collation"] = self.collation
+        if self.now:
+            document["now"] = self.now
         if self.filled:
             document["filled"] = self.filled
         return document
@@ -156,6 +160,7 @@ def _entry(document: dict[str, Any]) -> RecipeEntry:
         tuple(map(int, document.get("gathers", ()))),
         "foreign_keys" not in document and any(map(_KEYS.search, statements)),
         str(document.get("collation", "")),
+        str(document.get("now", "")),
         str(document.get("filled", "")),
     )
 

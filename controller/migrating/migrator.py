@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
 from controller.deployment import KILLED, MigrationStatus
@@ -46,19 +48,28 @@ kills workers may be the migration."""
 TELL_SECONDS = 5.0
 """Between two lines of the log that say how far full state is after a start."""
 
+_ADDS_TIME = re.compile(r"\bALTER\b.*\b(NOW|CURRENT_\w+|LOCALTIME\w*)\b", re.IGNORECASE | re.DOTALL)
+
 _log = logging.getLogger("headrace.controller")
 
 
 class Migrator:
-    """Owns the book; everybody else only reads it. ``ids`` gives each migration its id."""
+    """Owns the book; everybody else only reads it. ``ids`` gives each migration its id, ``now`` tells the time."""
 
     def __init__(
-        self, executor: Executor, book: Book, placement: Placement, *, ids: Callable[[], str] = lambda: uuid4().hex[:12]
+        self,
+        executor: Executor,
+        book: Book,
+        placement: Placement,
+        *,
+        ids: Callable[[], str] = lambda: uuid4().hex[:12],
+        now: Callable[[], str] = lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
     ) -> None:
         self._executor = executor
         self._book = book
         self._placement = placement
         self._ids = ids
+        self._now = now
         self.builder: Builder | None = None
         """The builder of full state in bulk; None without an archive."""
         self.threshold = SPARK_THRESHOLD
@@ -95,7 +106,7 @@ class Migrator:
         if entry == RecipeEntry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
         migration = Migration(self._ids(), sql)
-        entry = self._with_collation(entry)
+        entry = self._with_time(self._with_collation(entry))
         if rows is not None:
             entry = replace(entry, filled=migration.id)
         if not self.turn.locked():
@@ -111,6 +122,11 @@ class Migrator:
         if not texts or not (self.collation != BINARY or any("_ci" in sql.lower() for sql in texts)):
             return entry
         return replace(entry, collation=self.collation)
+
+    def _with_time(self, entry: RecipeEntry) -> RecipeEntry:
+        """The time of a change that may give it to stored rows stands in the entry, as their collation does."""
+        asks = not entry.ad_hoc and any(map(_ADDS_TIME.search, entry.statements))
+        return replace(entry, now=self._now()) if asks else entry
 
     def _plan(self, entry: RecipeEntry, parsed: Sequence[Parsed] | None = None) -> Change:
         """The entry's plan in the present state. What ``start`` has planned is taken once: planning is a good part of

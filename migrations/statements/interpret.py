@@ -49,13 +49,13 @@ def split(sql: str) -> list[Parsed]:
 def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
     """The meaning of one statement, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
 
-    A definition (CREATE, ALTER, DROP) takes neither: what it means follows from the catalog alone.
+    A definition (CREATE, ALTER, DROP) takes no values, and of the time what the recipe has, or "".
 
     :raises HeadraceError: of the kinds that the called modules name.
     """
     node = parsed.expression
     if isinstance(node, (exp.Create, exp.Alter, exp.Drop)):
-        return _definition(parsed, catalog)
+        return _definition(parsed, catalog, now)
     arguments = check_params(parsed, params)
     if isinstance(node, (exp.Insert, exp.Update, exp.Delete)):
         return dml.write(parsed, catalog, scalars(arguments), now)
@@ -83,10 +83,10 @@ _DEFINITIONS: dict[tuple[type[exp.Expr], str], Callable[[Parsed, Catalog], State
 }
 
 
-def _definition(parsed: Parsed, catalog: Catalog) -> Statement:
+def _definition(parsed: Parsed, catalog: Catalog, now: str) -> Statement:
     node = parsed.expression
     if isinstance(node, exp.Alter):
-        return alter.alter_table(parsed, catalog)
+        return alter.alter_table(parsed, catalog, now)
     kind = str(node.args.get("kind") or "").upper()
     known = _DEFINITIONS.get((type(node), kind))
     if known is None:

@@ -24,6 +24,8 @@ from loadgen.bench import servers
 EXPECTED = Path(__file__).parent / "definitions.txt"
 MISSING = servers.missing("mariadb")
 REFUSED = "refused"
+ALONE = re.compile("ALTER TABLE .*(UNIQUE|PRIMARY KEY FIRST)")
+"""Cases with a key that does not have the column by which tables of several shards are spread."""
 
 
 def recorded() -> dict[str, Any]:
@@ -61,6 +63,8 @@ async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 async def test_they_answer_as_is_recorded(deployment: LocalDeployment) -> None:
     for text, expected in recorded().items():
+        if deployment.state.shards > 1 and ALONE.search(text):
+            continue
         answers: list[Any] = []
         for statement in text.split(" ;; "):
             try:

@@ -8,7 +8,8 @@ import pytest
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain
-from domains.errors import ConstraintViolation, Unsupported
+from domains.engine.lifecycle.expected import asks_more
+from domains.errors import ConstraintViolation
 from domains.language.expressions import Constant, Field
 from domains.language.functions import call
 from domains.language.json_rows import stored_expression
@@ -131,13 +132,25 @@ def test_an_index_that_was_there_stays() -> None:
     assert at.store.table("t").has_index((0,))
 
 
-def test_a_key_of_a_column_that_comes_with_one_value_is_refused() -> None:
-    """Earlier versions took it without a look at the rows; their recipes are not asked again."""
-    wide = replace(T, columns=(*T.columns, TableColumn("w", BIGINT, default=3, has_default=True)))
+def test_a_key_that_comes_with_one_value_for_all_rows_allows_one_row() -> None:
+    """Also while the change is carried out; NULLs are told apart."""
+    come = TableColumn("n", BIGINT, default=3, has_default=True)
+    one = replace(T, columns=(*T.columns, come), unique=((2,),), unique_names=("n",))
+    at = domain((1, 1))
+    do(at, Expect(one))
+    assert "has (3) in 2 rows" in str(write(at, Insert("t", ((2, 2),))))
+    check(at)
+    do(at, AlterTable(one))
+    assert "has the value 3 already" in str(write(at, Insert("t", ((2, 2, 3),))))
+    assert write(at, Insert("t", ((2, 2, 4),))) is None
     at = domain((1, 1), (2, 2))
-    with pytest.raises(Unsupported, match='"w" of a column that comes'):
-        do(at, Expect(replace(wide, unique=((2,),), unique_names=("w",))))
-    assert not at.expected
+    for key in ((2,), (0, 2)):
+        do(at, Expect(replace(one, unique=(key,))))
+        with pytest.raises(ConstraintViolation, match=r"has \(3\) in 2 rows|ADD COLUMN first"):
+            check(at)
+        do(at, Relent("t"))
+    nullable = replace(one, columns=(*T.columns, TableColumn("n", BIGINT)))
+    assert not asks_more(T, replace(nullable, unique=((2,),)))
 
 
 # --- foreign keys ---------------------------------------------------------------------------------------------------

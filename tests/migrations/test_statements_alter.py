@@ -12,8 +12,9 @@ from domains.language.types import ForeignKey, SqlType, TableSchema
 from domains.store.storage import added_values
 from migrations.catalog import Catalog
 from migrations.statements.definitions.written import table_text
+from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
-from tests.migrations.statement_catalog import CATALOG, names, one, perform, schema_of
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
 
 
 def test_added_columns_come_last_and_pad_what_is_stored() -> None:
@@ -93,14 +94,16 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("ALTER TABLE votes ADD a INT AFTER usr", UnknownName, 'unknown column "votes.usr"'),
     ("ALTER TABLE votes MODIFY user INT AFTER user", SqlError, 'column "user" cannot come after itself'),
     (
-        "ALTER TABLE votes ADD a INT UNIQUE",
+        "ALTER TABLE votes ADD a INT AUTO_INCREMENT UNIQUE",
         Unsupported,
-        'ADD COLUMN "a" with a PRIMARY KEY, UNIQUE or AUTO_INCREMENT (declare it in CREATE TABLE)',
+        'ADD COLUMN "a" with AUTO_INCREMENT, whose values stored rows would need one by one (make a new table with it',
     ),
+    ("ALTER TABLE votes ADD a INT AS (user + 1)", Unsupported, 'ADD COLUMN "a" that is generated, whose values'),
+    ("ALTER TABLE votes ADD a INT PRIMARY KEY", AlreadyExists, 'table "votes" has a PRIMARY KEY'),
     (
         "ALTER TABLE votes ADD a DATE NOT NULL",
         Unsupported,
-        'ADD COLUMN "a" DATE NOT NULL without a constant DEFAULT (give it one, or allow NULL and UPDATE',
+        'ADD COLUMN "a" DATE NOT NULL without a DEFAULT (give it one, or allow NULL and UPDATE',
     ),
     ("ALTER TABLE stories ADD UNIQUE by_author (title)", AlreadyExists, 'index "by_author" of table "stories" exists'),
     ("CREATE UNIQUE INDEX u ON votes (x)", UnknownName, 'unknown column "votes.x"'),
@@ -274,3 +277,16 @@ def test_a_check_goes_by_its_name() -> None:
             perform(f"{text}; ALTER TABLE t DROP CHECK c, DROP CHECK t_chk_1; ALTER TABLE t {action}", Catalog())
         with pytest.raises(StillInUse, match=r'check "c" reads column "t[.]a"'):
             perform(f"{text}; ALTER TABLE t {action}", Catalog())
+
+
+def test_rows_that_are_stored_get_the_moment_of_the_change() -> None:
+    """As the recipe's entry has it; one of an earlier build has none, and its rows have NULL."""
+    schema = schema_of("ALTER TABLE votes ADD a DATETIME NOT NULL DEFAULT NOW(), ADD b DATE DEFAULT (CURDATE())")
+    assert added_values(CATALOG.table("votes"), schema) == (NOW, NOW[:10])
+    assert [column.default_now for column in schema.columns[-2:]] == [True, True]
+    (parsed,) = split("ALTER TABLE votes ADD a DATETIME DEFAULT NOW()")
+    earlier = interpret_one(parsed, CATALOG, (), "")
+    assert isinstance(earlier, AlterTableStatement)
+    assert added_values(CATALOG.table("votes"), earlier.schema) == (None,)
+    with pytest.raises(Unsupported, match="without a DEFAULT"):
+        interpret_one(split("ALTER TABLE votes ADD a DATETIME NOT NULL DEFAULT NOW()")[0], CATALOG, (), "")

@@ -152,7 +152,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     (
         "CREATE TABLE t AS SELECT 1",
         Unsupported,
-        "CREATE TABLE … AS SELECT (CREATE TABLE, then INSERT … SELECT; or CREATE VIEW)",
+        "CREATE TABLE … AS SELECT as a migration (send it as a statement: POST /v1/sql)",
     ),
     ("CREATE OR REPLACE TABLE t (a INT)", Unsupported, 'CREATE OR REPLACE TABLE (DROP TABLE IF EXISTS "t" first)'),
     ("CREATE TABLE d.t (a INT)", Unsupported, 'the name "d.t" (there is one database: write "t")'),

@@ -11,9 +11,11 @@ from domains.errors import HeadraceError, SqlSyntaxError, Unsupported
 from domains.language.functions import FUNCTIONS
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
+from migrations.parse.reading import makes_of_select
 from migrations.query.view import plan_view
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, parameterise, verbatim
 from migrations.statements.constants import count_placeholders
+from migrations.statements.definitions.selected import asked
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateView, Explain, PendingWrite, SelectStatement, Statement
 from tests.migrations.statement_catalog import NOW, perform
@@ -37,6 +39,11 @@ NOT_CALLED = frozenset(OPERATORS.split())
 
 def understand(sql: str) -> None:
     for parsed in split(sql):
+        if makes_of_select(parsed.expression):
+            select = asked(parsed, CATALOG, (), NOW)
+            assert select is not None
+            plan_ad_hoc(select)
+            continue
         statement = interpret_one(parsed, CATALOG, [1] * count_placeholders(parsed), NOW)
         for select in selects(statement):
             plan_ad_hoc(select)

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from domains.engine.writing.written import row_condition
-from domains.errors import ConstraintViolation, Unsupported
+from domains.errors import ConstraintViolation
 from domains.language.types import Delta, ForeignKey, Row, TableSchema, collations_of
 from domains.plan.commands import Progress
 from domains.plan.deltas import key_function
@@ -43,6 +43,14 @@ def new_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
     """Keys that become unique, of columns that are stored already."""
     known = {before.primary_key, *before.unique}
     return [key for key in after.unique if key not in known and max(key) < len(before.columns)]
+
+
+def lone_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
+    """Keys with columns that come with one value, and no NULL, for all rows that are stored: there may be one row. (Of
+    keys that also have columns which are stored that is too strict, but no index could find their duplicates.)"""
+    known, width, padding = {before.primary_key, *before.unique}, len(before.columns), added_values(before, after)
+    new = [key for key in after.unique if key not in known and max(key) >= width]
+    return [key for key in new if all(padding[at - width] is not None for at in key if at >= width)]
 
 
 def newly_required(before: TableSchema, after: TableSchema) -> list[int]:
@@ -61,14 +69,7 @@ def new_foreign_keys(before: TableSchema, after: TableSchema) -> list[ForeignKey
 def asks_more(before: TableSchema, after: TableSchema) -> bool:
     """Whether rows of the one may break the other."""
     checks = set(after.checks) - set(before.checks)
-    return bool(checks or sought(before, after) or newly_required(before, after) or _unread_keys(before, after))
-
-
-def _unread_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
-    """Keys that become unique in which all stored rows get the same values for the columns that come."""
-    padding = dict(enumerate(added_values(before, after), len(before.columns)))
-    come = [key for key in after.unique if max(key) >= len(before.columns)]
-    return [key for key in come if all(padding.get(at, "") is not None for at in key)]
+    return bool(checks or sought(before, after) or newly_required(before, after) or lone_keys(before, after))
 
 
 def sought(before: TableSchema, after: TableSchema) -> list[Columns]:
@@ -148,18 +149,9 @@ class Expected:
     """What is expected of one shard of a table that is to have another schema."""
 
     def __init__(self, store: Store, schema: TableSchema, added: Collection[Columns] = ()) -> None:
-        """``added`` are indexes that an earlier change has begun, which this one follows in its turn.
-
-        :raises Unsupported: a unique key comes together with a column that has one value in all stored rows.
-        """
+        """``added`` are indexes that an earlier change has begun, which this one follows in its turn."""
         stored = store.table(schema.name)
         before = stored.schema
-        for key in _unread_keys(before, schema):
-            names = ", ".join(f'"{schema.columns[at].name}"' for at in key)
-            raise Unsupported(
-                f"a unique key {names} of a column that comes with one value for all stored rows",
-                hint="ADD COLUMN first, UPDATE the rows, then ADD UNIQUE",
-            )
         self._stored = stored
         self._schema = schema
         self._padding = added_values(before, schema)
@@ -170,6 +162,7 @@ class Expected:
         self._keys = [_KeyToCome(stored, schema, key, store) for key in new_foreign_keys(before, schema)]
         self.added = {*added, *(key for key in sought(before, schema) if not stored.has_index(key))}
         """Indexes that are there for this."""
+        self._lone = lone_keys(before, schema)
         self._cursor: bytes | None = None
         self._broken: dict[str, None] = {}
         """What is wrong with stored rows."""
@@ -185,6 +178,8 @@ class Expected:
         come = [row for row, weight in deltas if weight > 0]
         why = next((why for row in come if (why := self._misfit(row))), "") or next(self._doubled(come, deltas), "")
         why = why or next((why for key in self._keys for why in key.broken(changes)), "")
+        if come and not why:
+            why = next(self._several(self._stored.row_count + sum(weight for _, weight in deltas)), "")
         if why:
             raise ConstraintViolation(
                 f'an ALTER TABLE of "{self._schema.name}" that is being carried out asks for more: {why}',
@@ -201,6 +196,7 @@ class Expected:
         self._broken.update((why, None) for row in rows if (why := self._misfit(row)))
         self._broken.update((why, None) for why in self._doubled(rows, ()))
         self._broken.update((why, None) for key in self._keys for why in key.orphans(rows))
+        self._broken.update((why, None) for why in self._several(self._stored.row_count))
         if self._broken and (self._cursor is None or len(self._broken) >= NAMED_ROWS):
             named = list(self._broken)[:NAMED_ROWS]
             more = ", and more" if len(self._broken) > NAMED_ROWS or self._cursor is not None else ""
@@ -230,11 +226,24 @@ class Expected:
             if not spelled:
                 continue
             counts = _counted(self._stored, key, key_of, spelled, deltas)
-            names = ", ".join(f'"{self._schema.columns[at].name}"' for at in key)
-            kind = "primary key" if key == self._schema.shown_key else "unique key"
             for value, count in counts.items():
                 if count > 1:
-                    yield f"{kind} {names} has {_shown(spelled[value], key)} in {count} rows"
+                    yield f"{self._named(key)} has {_shown(spelled[value], key)} in {count} rows"
+
+    def _several(self, rows: int) -> Iterator[str]:
+        """The keys that all of so many rows would have one value of."""
+        if rows > 1:
+            for key in self._lone:
+                width = len(self._schema.columns) - len(self._padding)
+                if min(key) < width:
+                    yield f"{self._named(key)} has a column that is there and one that comes: ADD COLUMN first"
+                else:
+                    value = _shown(self._padding, [at - width for at in key])
+                    yield f"{self._named(key)} has {value} in {rows} rows"
+
+    def _named(self, key: Columns) -> str:
+        names = ", ".join(f'"{self._schema.columns[at].name}"' for at in key)
+        return f"{'primary key' if key == self._schema.shown_key else 'unique key'} {names}"
 
 
 def _shown(row: Row, places: Iterable[int]) -> str:

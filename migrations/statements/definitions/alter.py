@@ -14,13 +14,14 @@ from migrations.catalog import Catalog
 from migrations.parse.grammar import words
 from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.literals import collation_named
+from migrations.statements.constants import coerced
 from migrations.statements.definitions.columns import (
     check_character_set,
     column_declaration,
     implicit_default,
     key_columns,
 )
-from migrations.statements.definitions.conditions import refuse_read
+from migrations.statements.definitions.conditions import refuse_read, with_check
 from migrations.statements.definitions.ddl import (
     MOST_COLUMNS,
     limited,
@@ -35,6 +36,7 @@ from migrations.statements.definitions.keys import (
     known_index,
     renamed_key,
     with_key,
+    with_primary_key,
     with_unique_key,
     without_constraint,
     without_key,
@@ -46,8 +48,11 @@ from migrations.statements.names import column_position, known_table
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 
 
-def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
-    """:raises Unsupported: an action other than ADD/DROP COLUMN and ADD/DROP INDEX; named."""
+def alter_table(parsed: Parsed, catalog: Catalog, now: str = "") -> AlterTableStatement:
+    """``now``: the time that rows get which are stored already, as the recipe's entry has it; "" in one of before.
+
+    :raises Unsupported: an action other than ADD/DROP COLUMN and ADD/DROP INDEX; named.
+    """
     alter = parsed.expression
     if alter.args.get("kind") == "VIEW":
         raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
@@ -57,7 +62,7 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
         schema = _with_option(schema, option)
     actions = alter.args.get("actions") or []
     for action in actions:
-        schema = _act(schema, action, catalog.shards)
+        schema = _act(schema, action, catalog.shards, now)
         if isinstance(action, exp.AddConstraint | exp.ColumnDef):
             items = action.expressions if isinstance(action, exp.AddConstraint) else [action]
             schema = with_foreign_keys(schema, items, catalog)
@@ -115,9 +120,9 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTableStatem
     return DropIndex(schema.name, columns, without_key(schema, named))
 
 
-def _act(schema: TableSchema, action: exp.Expr, shards: int) -> TableSchema:
+def _act(schema: TableSchema, action: exp.Expr, shards: int, now: str) -> TableSchema:
     if isinstance(action, exp.ColumnDef):
-        return _add_column(schema, action)
+        return _add_column(schema, action, shards, now)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") in ("CHECK", "CONSTRAINT", "FOREIGN KEY"):
@@ -147,18 +152,16 @@ def _act(schema: TableSchema, action: exp.Expr, shards: int) -> TableSchema:
     )
 
 
-def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
+def _add_column(schema: TableSchema, definition: exp.ColumnDef, shards: int, now: str) -> TableSchema:
+    """The column, and then its keys and checks, as ADD UNIQUE, ADD PRIMARY KEY and ADD CHECK would add them."""
     declared = column_declaration(definition, schema.collation)
     column = declared.column
-    if declared.generated is not None or declared.checks:
+    if declared.generated is not None or column.auto_increment:
         raise Unsupported(
-            f'ADD COLUMN "{column.name}" {"that is generated" if declared.generated is not None else "with a CHECK"}',
-            hint="declare it in CREATE TABLE",
-        )
-    if declared.primary or declared.unique or column.auto_increment:
-        raise Unsupported(
-            f'ADD COLUMN "{column.name}" with a PRIMARY KEY, UNIQUE or AUTO_INCREMENT',
-            hint="declare it in CREATE TABLE",
+            f'ADD COLUMN "{column.name}" '
+            f"{'that is generated' if declared.generated is not None else 'with AUTO_INCREMENT'}, "
+            "whose values stored rows would need one by one",
+            hint="make a new table with it: CREATE TABLE … AS SELECT",
         )
     if schema.position(column.name) is not None:
         if definition.args.get("exists"):
@@ -168,21 +171,28 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
         raise LimitExceeded(
             f'table "{schema.name}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
         )
-    added = replace(schema, columns=(*schema.columns, _padded(column)))
-    return placed(added, len(schema.columns), definition.args.get("position"))
+    at = len(schema.columns)
+    added = replace(schema, columns=(*schema.columns, _padded(column, now)))
+    added = placed(added, at, definition.args.get("position"))
+    for name, condition in declared.checks:
+        added = with_check(added, condition, name)
+    parts = [exp.to_identifier(column.name)]
+    if declared.primary:
+        added = with_primary_key(added, parts, shards)
+    return with_unique_key(added, parts, "", shards) if declared.unique else added
 
 
-def _padded(column: TableColumn) -> TableColumn:
-    """The column with the value that the rows get which are stored already.
-
-    That is not the time, whatever the default: a recipe that is played again must give the same schema.
-    """
+def _padded(column: TableColumn, now: str) -> TableColumn:
+    """The column with the value that the rows get which are stored already: of the time the moment that the recipe has
+    for it, since a recipe that is played again must give the same schema."""
+    if column.default_now and now:
+        return replace(column, initial=coerced(now, column), has_initial=True)
     if column.nullable or column.has_default:
         return column
     value = None if column.default_now else implicit_default(column.type)
     if value is None:
         raise Unsupported(
-            f'ADD COLUMN "{column.name}" {column.type} NOT NULL without a constant DEFAULT',
+            f'ADD COLUMN "{column.name}" {column.type} NOT NULL without a DEFAULT',
             hint="give it one, or allow NULL and UPDATE the stored rows",
         )
     return replace(column, default=value)

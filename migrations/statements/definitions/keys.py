@@ -47,7 +47,7 @@ def with_key(schema: TableSchema, item: exp.Expr, shards: int) -> TableSchema:
             parts = part.this.expressions if part.this is not None else []
             schema = with_unique_key(schema, parts, unique_name(part) or named, shards)
         elif isinstance(part, exp.PrimaryKey):
-            schema = _with_primary_key(schema, part.expressions, shards)
+            schema = with_primary_key(schema, part.expressions, shards)
         elif isinstance(part, exp.CheckColumnConstraint):
             schema = with_check(schema, part.this, named)
         elif not isinstance(part, exp.ForeignKey):
@@ -66,7 +66,8 @@ def with_unique_key(schema: TableSchema, parts: Sequence[exp.Expr], name: str, s
     return limited(check_keys(with_names(with_unique(schema, columns, name)), shards))
 
 
-def _with_primary_key(schema: TableSchema, parts: Sequence[exp.Expr], shards: int) -> TableSchema:
+def with_primary_key(schema: TableSchema, parts: Sequence[exp.Expr], shards: int) -> TableSchema:
+    """ADD PRIMARY KEY. :raises AlreadyExists: there is one. :raises SqlError: as :func:`with_unique_key`."""
     if schema.shown_key:
         raise AlreadyExists(f'table "{schema.name}" has a PRIMARY KEY')
     key = key_columns(schema, list(parts), "PRIMARY KEY")
