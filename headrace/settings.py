@@ -178,6 +178,9 @@ class Settings(BaseSettings):
     max_select_columns: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_select_columns, ge=1, description="columns that a SELECT lists"
     )
+    max_joins: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_joins, ge=1, description="joins that a SELECT has, with those of its subqueries"
+    )
     max_nesting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_nesting, ge=1, description="levels of brackets in SQL"
     )

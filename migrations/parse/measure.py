@@ -22,6 +22,9 @@ class SqlLimits:
     max_statements: int = 1_000
     max_list_items: int = 10_000
     max_select_columns: int = 1_000
+    max_joins: int = 60
+    """Joins that a SELECT has, with those of its subqueries: as in MySQL, where 61 tables may be joined. Planning takes
+    time that grows with the square of it: some 2 s for so many."""
     max_nesting: int = 32
     """The parser is recursive, and meets Python's limit at 34 levels of calls, or 54 of subqueries."""
 
@@ -40,13 +43,16 @@ _PARTS = re.compile(
     |[(),;]|[-+*/%<>=|&^!~]+|[A-Za-z_$][\w$]*""",
     re.DOTALL | re.VERBOSE,
 )
-_LIST, _SELECT, _ROWS = range(3)
+_LIST, _SELECT, _ROWS, _TABLES = range(4)
 _BEGINS = {
     "SELECT": _SELECT,
     "VALUES": _ROWS,
-    **dict.fromkeys(("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SET", "ON"), _LIST),
+    "FROM": _TABLES,
+    **dict.fromkeys(("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SET", "ON"), _LIST),
 }
 _OPERATORS = frozenset(("AND", "OR", "XOR", "NOT", "UNION", "EXCEPT", "INTERSECT", "JOIN", "WHEN", "LIKE", "IS", "DIV"))
+_SETS = frozenset(("UNION", "EXCEPT", "INTERSECT"))
+_TABLES_FOLLOW = frozenset(("FROM", "JOIN", ",", "("))
 _COMMENTS = ("--", "#", "/*")
 
 
@@ -60,9 +66,14 @@ def check_length(sql: str, limits: SqlLimits) -> None:
 def measure(sql: str, limits: SqlLimits) -> TextSize:
     """:raises LimitExceeded: with the limit's name."""
     found = TextSize()
-    lists = {_LIST: limits.max_list_items, _SELECT: limits.max_select_columns, _ROWS: len(sql)}
-    kinds, items, operators = [_LIST], [1], [0]
-    begun = False
+    lists = {
+        _LIST: limits.max_list_items,
+        _SELECT: limits.max_select_columns,
+        _ROWS: len(sql),
+        _TABLES: limits.max_list_items,
+    }
+    kinds, items, operators, joins = [_LIST], [1], [0], [0]
+    begun, before = False, ""
     for part in _PARTS.finditer(sql):
         text = part[0]
         first = text[0]
@@ -70,20 +81,23 @@ def measure(sql: str, limits: SqlLimits) -> TextSize:
             items[-1] += 1
             if items[-1] > lists[kinds[-1]]:
                 raise _too_many(kinds[-1], limits)
+            joins[-1] += kinds[-1] == _TABLES
         elif first == "(":
             if len(items) > limits.max_nesting:
                 raise _passed("brackets nest", "max_nesting", f"{limits.max_nesting} levels", "split it into views")
-            kinds.append(_LIST)
+            kinds.append(_TABLES if kinds[-1] == _TABLES and before in _TABLES_FOLLOW else _LIST)
             items.append(1)
             operators.append(0)
+            joins.append(0)
         elif first == ")":
             if len(items) > 1:
                 kinds.pop(), items.pop(), operators.pop()
+                joins[-2:] = [sum(joins[-2:])]
         elif first == ";":
-            kinds, items, operators = [_LIST], [1], [0]
+            kinds, items, operators, joins = [_LIST], [1], [0], [0]
             begun = False
         elif text.startswith(_COMMENTS):
-            pass
+            continue
         elif first.isalpha() or first in "_$":
             word = text.upper()
             if not begun:
@@ -94,11 +108,17 @@ def measure(sql: str, limits: SqlLimits) -> TextSize:
                     raise _passed("the text", "max_statements", f"{limits.max_statements} statements", "send several")
             if word in _BEGINS:
                 kinds[-1], items[-1] = _BEGINS[word], 1
-                found.selects = found.selects or word == "SELECT"
+                if word == "SELECT":
+                    found.selects = True
+                    joins[-1] = 0
             elif word in _OPERATORS:
                 operators[-1] += 1
+                joins[-1] = 0 if word in _SETS else joins[-1] + (word == "JOIN")
         elif first not in "'\"`":
             operators[-1] += 1
+        before = text.upper()
+        if joins[-1] > limits.max_joins:
+            raise _passed("a SELECT", "max_joins", f"{limits.max_joins} joins", "split it into views")
         if operators[-1] > limits.max_list_items:
             raise _too_many(_LIST, limits)
     return found

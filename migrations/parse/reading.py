@@ -6,10 +6,11 @@ leaves here that holds anything but what ``grammar.py`` knows, and every ``?`` k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domains.errors import LimitExceeded, SqlSyntaxError, Unsupported
+from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
 from migrations.parse.grammar import KNOWN, refuse_unknown
 from migrations.parse.syntax import DIALECT, ErrorLevel, ParseError, Parser, Refusal, Token, TokenError, TokenType, exp
 from migrations.parse.writing import quote, same_tree, text_of, too_deep
@@ -33,6 +34,7 @@ __all__ = [
 
 MAXIMUM_TEXT = 16 * 2**20
 """Characters of SQL in one request: room for bulk INSERTs, and parsing it stays within seconds and a gigabyte."""
+_LONG_NUMBER = re.compile(r"\d{500}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ def parse(sql: str) -> list[Parsed]:
         tokens = DIALECT.tokenize(sql)
     except TokenError as error:
         raise _token_error(sql, error) from None
+    if _LONG_NUMBER.search(sql) is not None:
+        _refuse_long_numbers(tokens)
     return [_statement(sql, chunk) for chunk in _split(tokens)]
 
 
@@ -127,6 +131,13 @@ def deed(parsed: Parsed) -> str:
     named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
     name = named.name if named is not None else ""
     return f"{str(tree.args.get('kind') or '').lower()} {name} {verbs[type(tree)]}"
+
+
+def _refuse_long_numbers(tokens: list[Token]) -> None:
+    """Python makes no integer of more than 4,300 digits, and no value has more than 65."""
+    for token in tokens:
+        if token.token_type == TokenType.NUMBER and _LONG_NUMBER.search(token.text) is not None:
+            raise SqlError(f"the number {token.text[:20]}… has more than 65 digits")
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from domains.errors import LimitExceeded
+from domains.errors import LimitExceeded, SqlError
 from migrations.parse.measure import SqlLimits, check_length, measure
 from migrations.parse.reading import parse
 
-LIMITS = SqlLimits(max_sql_size=1_000, max_statements=3, max_list_items=5, max_select_columns=4, max_nesting=3)
+LIMITS = SqlLimits(
+    max_sql_size=1_000, max_statements=3, max_list_items=5, max_select_columns=4, max_joins=2, max_nesting=3
+)
 
 TOO_MUCH = {
     "SELECT 1; SELECT 2; ; SELECT 3; SELECT 4": "max_statements",
@@ -22,6 +24,11 @@ TOO_MUCH = {
     "SELECT concat(a, b, c, d, e, f) FROM t": "max_list_items",
     "SELECT 1, 2, 3, 4, 5": "max_select_columns",
     "SELECT x FROM (SELECT 1, 2, 3, 4, 5) AS d": "max_select_columns",
+    "SELECT a FROM t JOIN u ON t.a = u.a LEFT JOIN v ON v.b IN (1, 2) JOIN w USING (a, b)": "max_joins",
+    "SELECT a FROM t, u, v, w": "max_joins",
+    "SELECT a FROM (t, (u, v)) JOIN w": "max_joins",
+    "SELECT a FROM t JOIN (SELECT a FROM u, v) AS d ON 1 WHERE a IN (SELECT b FROM t, w)": "max_joins",
+    "SELECT a FROM t UNION SELECT a FROM t, u, v, w": "max_joins",
     "SELECT ((((1))))": "max_nesting",
     "SELECT ((((": "max_nesting",
     "SELECT /*! (((( */ 1": "max_nesting",
@@ -36,6 +43,10 @@ NOT_MUCH = [
     "SELECT 1 -- a, b, c, d, e, f ((((\n",
     "SELECT 1 # a, b, c, d, e, f ((((\n",
     "SELECT 1 /* a, b, c, d, e, f (((( ;;;; */",
+    "SELECT a FROM t, u, v UNION SELECT a FROM t JOIN u JOIN v UNION SELECT a FROM t, u, v",
+    "(SELECT a FROM t, u, v) UNION (SELECT a FROM t JOIN (u JOIN v)) UNION (SELECT a FROM t, u, v)",
+    "SELECT a FROM t JOIN u USING (a, b, c) WHERE a IN (1, 2, 3, 4) ORDER BY a, b, c, d",
+    "SELECT a, b, c FROM t JOIN u ON a IN (1, 2, 3) GROUP BY a, b, c, d",
     "SELECT (1), (2), (3), (4) FROM t WHERE a IN (1, 2, 3) OR b IN (4, 5, 6)",
     "SELECT a FROM t WHERE a IN (1, 2, 3)) , 4, 5)",
     "UPDATE t SET a = 1, b = 2 WHERE c = 3",
@@ -80,3 +91,10 @@ def test_the_parser_takes_what_nests_as_deep_as_is_allowed() -> None:
 def test_what_is_found(sql: str, found: tuple[int, str, bool]) -> None:
     size = measure(sql, LIMITS)
     assert (size.statements, size.first, size.selects) == found
+
+
+@pytest.mark.parametrize("sql", ["SELECT id FROM t LIMIT {}", "SELECT {}", "KILL {}", "SELECT a FROM t ORDER BY {}"])
+def test_a_number_that_is_no_value_is_refused_wherever_it_stands(sql: str) -> None:
+    with pytest.raises(SqlError, match="more than 65 digits"):
+        parse(sql.format("9" * 5_000))
+    assert len(parse("SELECT '" + "9" * 5_000 + "'")) == 1
