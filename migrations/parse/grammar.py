@@ -172,7 +172,6 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Filter: ("FILTER (WHERE …) on an aggregate", "put the condition into a CASE inside the aggregate"),
     exp.MatchAgainst: ("full-text search (MATCH … AGAINST)", "use LIKE"),
-    exp.JSONTable: ("JSON_TABLE", "keep what queries join in a table of its own"),
     exp.PropertyEQ: ("assignment in an expression (:=)", "use a parameter: ?"),
     exp.Fetch: ("FETCH FIRST", "use LIMIT"),
     exp.GroupingSets: ("GROUPING SETS", "UNION ALL one query a level"),

@@ -49,7 +49,7 @@ KEPT_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE", "IFNULL")
 
 KEPT_FUNCTION_PARSERS = (
     *("CAST", "CHAR", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION"),
-    *("SUBSTRING", "SUBSTR", "TRIM", "VALUES", "JSON_TABLE"),
+    *("SUBSTRING", "SUBSTR", "TRIM", "VALUES"),
 )
 """Functions with a syntax of their own inside the parentheses."""
 
@@ -80,6 +80,7 @@ class Parser(MySQLParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS},
+        "JSON_TABLE": lambda self: self._json_table(),
         "JSON_VALUE": lambda self: self._json_value(),
     }
     RANGE_PARSERS: ClassVar[Any] = _only(
@@ -240,10 +241,17 @@ class Parser(MySQLParser):
     def _json_value(self) -> exp.Expr:
         """``JSON_VALUE(document, path RETURNING type)`` is a CAST; what it says of errors is for the grammar."""
         arguments = self._parse_csv(self._parse_assignment)
-        value = _called("JSON_VALUE", *arguments)
-        if not self._match_text_seq("RETURNING"):
-            return value
-        return exp.Cast(this=value, to=self._parse_types(check_func=False, schema=False, allow_identifiers=False))
+        value: exp.Expr = _called("JSON_VALUE", *arguments)
+        if self._match_text_seq("RETURNING"):
+            type = self._parse_types(check_func=False, schema=False, allow_identifiers=False)
+            value = exp.Cast(this=value, to=type)
+        if self._curr and self._curr.text.upper() in ("NULL", "DEFAULT", "ERROR"):
+            raise Unsupported("JSON_VALUE with ON EMPTY or ON ERROR", hint="COALESCE(JSON_VALUE(…), value)")
+        return value
+
+    def _json_table(self) -> NoReturn:
+        """Before its columns are read: sqlglot knows few of their clauses, and stumbles over the others."""
+        raise Unsupported("JSON_TABLE", hint="keep what queries join in a table of its own; MEMBER OF finds an element")
 
     def _named_placeholder(self) -> exp.Expr | None:
         if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):
