@@ -322,7 +322,7 @@ async def test_kill_cancels_the_leaders_migration(cluster: InProcess, monkeypatc
     sql, cancelled = "CREATE TABLE slow (id INT PRIMARY KEY)", list[str]()
     began = asyncio.Event()
 
-    async def run(entry: RecipeEntry, text: str) -> None:
+    async def run(entry: RecipeEntry, text: str, rows: object = None) -> None:
         began.set()
         await asyncio.Event().wait()
 

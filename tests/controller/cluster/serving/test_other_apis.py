@@ -99,7 +99,7 @@ async def running(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> asynci
     """A statement that runs until it is stopped."""
     began = asyncio.Event()
 
-    async def run(entry: object, text: str) -> None:
+    async def run(entry: object, text: str, rows: object = None) -> None:
         began.set()
         await asyncio.Event().wait()
 
