@@ -27,6 +27,7 @@ from migrations.query.view import PlannedView, asks
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
+from migrations.statements.definitions.parts import as_whole_keys
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     AlterTableStatement,
@@ -118,7 +119,8 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
         statements = parsed or [each for sql in entry.statements for each in split(sql)]
         for statement in statements:
             try:
-                said = as_ignored(statement) if entry.ignored_keys else statement
+                said = as_whole_keys(statement) if entry.whole_keys else statement
+                said = as_ignored(said) if entry.ignored_keys else said
                 catalog = replace(work.state.catalog, collation=entry.collation)
                 work.add(interpret_one(said, catalog, (), entry.now))
             except HeadraceError as error:

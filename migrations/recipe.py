@@ -44,6 +44,8 @@ class RecipeEntry:
     collation: str = ""
     """The collation of texts in its tables that name none. Without it, its tables are of before there were collations:
     whatever they name was read over, and texts are compared by code point."""
+    whole_keys: bool = False
+    """An earlier version wrote it, to which a UNIQUE key on the beginning of a column was on the whole column."""
     now: str = ""
     """The time of an ALTER TABLE, which rows get that are stored already; "" in one of before that was kept."""
     filled: str = ""
@@ -138,11 +140,17 @@ def _line(entry: RecipeEntry) -> str:
     document = entry.document()
     if not entry.ignored_keys and any(map(_KEYS.search, entry.statements)):
         document["foreign_keys"] = True
+    if not entry.whole_keys and any(map(_PREFIXED.search, entry.statements)):
+        document["key_parts"] = True
     return json.dumps(document, ensure_ascii=False)
 
 
 _KEYS = re.compile(r"\b(REFERENCES|FOREIGN|CONSTRAINT)\b", re.IGNORECASE)
 """Statements that may be about foreign keys. An entry with one says that this version has read it."""
+
+
+_PREFIXED = re.compile(r"\bUNIQUE\b[^()]*\([^()]*[\w`]\s*\(\s*\d+\s*\)", re.IGNORECASE)
+"""Statements with a UNIQUE key on the beginning of a column. An entry with one says that this version has read it."""
 
 
 def _entry(document: dict[str, Any]) -> RecipeEntry:
@@ -160,6 +168,7 @@ def _entry(document: dict[str, Any]) -> RecipeEntry:
         tuple(map(int, document.get("gathers", ()))),
         "foreign_keys" not in document and any(map(_KEYS.search, statements)),
         str(document.get("collation", "")),
+        "key_parts" not in document and any(map(_PREFIXED.search, statements)),
         str(document.get("now", "")),
         str(document.get("filled", "")),
     )

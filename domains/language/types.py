@@ -178,6 +178,9 @@ class TableColumn:
     initial: Value = None
     """The value in rows that were stored before the column came, where ``has_initial``; else it is ``default``."""
     has_initial: bool = False
+    hidden: bool = False
+    """It is generated for a key, as MySQL has it for functional and prefix keys: no statement sees it. Its name is that
+    part of the key."""
 
 
 UNKNOWN_GENERATION = -1
@@ -235,7 +238,7 @@ class TableSchema:
         """The position of the live column ``name`` (in any case), or None."""
         wanted = name.lower()
         for position, column in enumerate(self.columns):
-            if not column.dropped and column.name.lower() == wanted:
+            if not column.dropped and not column.hidden and column.name.lower() == wanted:
                 return position
         return None
 
@@ -251,4 +254,5 @@ class TableSchema:
         places: Iterable[int] = range(len(self.columns))
         if self.order:
             places = (*self.order, *(place for place in places if place not in self.order))
-        return tuple([place for place in places if not self.columns[place].dropped])
+        columns = self.columns
+        return tuple([place for place in places if not columns[place].dropped and not columns[place].hidden])

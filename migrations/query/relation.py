@@ -226,7 +226,7 @@ def of_table(schema: TableSchema) -> Relation:
     plan = base(schema)
     outputs = tuple(Output(column.name, plan.field(i)) for i, column in enumerate(plan.columns))
     live = schema.live()
-    keys = [key for key in (schema.primary_key, *schema.unique) if key]
+    keys = [key for key in (schema.primary_key, *schema.unique) if key and set(key) <= set(live)]
     uniques = tuple(frozenset(live.index(i) for i in key) for key in keys)
     return Relation(plan, outputs, key=tuple(live.index(i) for i in schema.primary_key), uniques=uniques)
 

@@ -18,7 +18,7 @@ import pytest
 from asyncmy.errors import MySQLError
 
 from controller.embedded.local import LocalDeployment
-from domains.errors import HeadraceError
+from domains.errors import ConstraintViolation, HeadraceError
 from loadgen.bench import servers
 
 EXPECTED = Path(__file__).parent / "definitions.txt"
@@ -134,3 +134,84 @@ async def test_what_is_not_made_of_a_select_is_named(deployment: LocalDeployment
             await deployment.execute(text)
         assert why in refused.value.message, text
     assert deployment.tables() == []
+
+
+WRITES = (
+    "INSERT INTO s VALUES (1, 'Ann', 'x'), (2, 'bob', 'y'), (3, NULL, 'z')",
+    "INSERT INTO s VALUES (4, 'ANN', 'q')",
+    "INSERT INTO s VALUES (4, NULL, 'q')",
+    "UPDATE s SET name = 'aNN' WHERE id = 2",
+    "UPDATE s SET name = UPPER(name), note = 'up'",
+    "INSERT INTO s VALUES (5, 'bOB', 'z') ON DUPLICATE KEY UPDATE note = CONCAT(note, id)",
+    "REPLACE INTO s VALUES (6, 'ann', 'w')",
+    "INSERT IGNORE INTO s VALUES (7, 'Bob', 'no'), (8, 'carl', 'yes')",
+    "DELETE FROM s WHERE name = 'carl'",
+    "INSERT INTO s VALUES (9, 'CARL', 'again')",
+)
+
+
+async def written(deployment: LocalDeployment, definition: str) -> list[Any]:
+    """What becomes of the writes, and of the rows."""
+    await deployment.execute(definition)
+    found: list[Any] = []
+    for statement in WRITES:
+        try:
+            found.append((await deployment.execute(statement))[0][0].rows_affected)
+        except HeadraceError:
+            found.append(REFUSED)
+    (rows,), _ = await deployment.execute("SELECT id, name, note FROM s ORDER BY id")
+    await deployment.execute("DROP TABLE s")
+    return [*found, *rows.rows]
+
+
+async def test_a_functional_key_is_one_on_a_generated_column(deployment: LocalDeployment) -> None:
+    """MySQL's manual, CREATE INDEX, "Functional Key Parts": they are hidden virtual generated columns."""
+    columns = "id INT, name VARCHAR(20), note VARCHAR(20)"
+    one = await written(deployment, f"CREATE TABLE s ({columns}, UNIQUE KEY ((LOWER(name))))")
+    await deployment.execute(f"CREATE TABLE s ({columns}, low VARCHAR(20) AS (LOWER(name)), UNIQUE KEY (low))")
+    other: list[Any] = []
+    for statement in WRITES:
+        try:
+            given = statement.replace("INTO s VALUES", "INTO s (id, name, note) VALUES")
+            other.append((await deployment.execute(given))[0][0].rows_affected)
+        except HeadraceError:
+            other.append(REFUSED)
+    (rows,), _ = await deployment.execute("SELECT id, name, note FROM s ORDER BY id")
+    assert one == [*other, *rows.rows]
+    assert one.count(REFUSED) == 2
+
+
+async def test_parts_of_keys_are_shown_as_keys_and_nowhere_else(tmp_path: Path) -> None:
+    text = "UNIQUE KEY `functional_index` ((LOWER(b))),\n  UNIQUE KEY `a` (`a`(3), `id`),\n  KEY `k` ((id + 1), `b`)"
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute(
+            "CREATE TABLE s (id INT PRIMARY KEY, a TEXT, b VARCHAR(9), UNIQUE ((LOWER(b))), UNIQUE (a(3), id),"
+            " KEY k ((id + 1), b)); INSERT INTO s VALUES (1, 'abcd', 'X'); CREATE EXT VIEW v AS SELECT id, a FROM s"
+        )
+        with pytest.raises(ConstraintViolation, match=r'unique key "\(LOWER\(b\)\)" of table "s" has the value \'x\''):
+            await deployment.execute("INSERT INTO s VALUES (2, 'q', 'x')")
+        for why, statement in (
+            ("reads column", "ALTER TABLE s DROP COLUMN b"),
+            ("of a table that exists", "CREATE UNIQUE INDEX u ON s ((LOWER(a)))"),
+            ("on the beginning of column", "ALTER TABLE s ADD UNIQUE (a(2))"),
+            ("which is a column", "CREATE TABLE t (a INT, UNIQUE ((a)))"),
+            ("of type JSON", "CREATE TABLE t (a JSON, KEY ((JSON_EXTRACT(a, '$.x'))))"),
+        ):
+            with pytest.raises(HeadraceError) as refused:
+                await deployment.execute(statement)
+            assert why in refused.value.message, statement
+        await deployment.execute("CREATE TABLE t LIKE s; ALTER TABLE s DROP INDEX functional_index, DROP INDEX k")
+        await deployment.execute("ALTER TABLE s DROP COLUMN b, ADD COLUMN b INT; INSERT INTO s VALUES (2, 'q', 3)")
+    finally:
+        await deployment.close()
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        (found,), _ = await deployment.execute("SHOW CREATE TABLE t")
+        assert text in found.rows[0][1]
+        (found,), _ = await deployment.execute("SELECT * FROM s ORDER BY id")
+        assert found.rows == ((1, "abcd", None), (2, "q", 3))
+        with pytest.raises(ConstraintViolation, match=r'unique key "a\(3\)", "id"|primary key'):
+            await deployment.execute("INSERT INTO s VALUES (2, 'q', 3)")
+    finally:
+        await deployment.close()

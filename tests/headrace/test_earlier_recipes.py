@@ -81,3 +81,17 @@ def test_a_view_that_reads_one_that_is_refused_is_named_next() -> None:
         replayed(state, left.entries[-1], lambda _: DomainIndex(0))
     assert "leave-out Above" in str(refused.value.hint)
     assert without_view(left, "refused") is left
+
+
+def test_a_unique_key_on_the_beginning_of_a_column_was_on_all_of_it() -> None:
+    """An entry of this version says that it has read it: ``key_parts``."""
+    table = "CREATE TABLE t (name VARCHAR(60), n INT, UNIQUE KEY by_name (n, name(10)))"
+    mine = Recipe((RecipeEntry((table,)),))
+    assert b'"key_parts": true' in mine.to_json()
+    assert Recipe.from_json(mine.to_json()) == mine
+    earlier = Recipe((RecipeEntry((table,), whole_keys=True),))
+    assert b"key_parts" not in earlier.to_json()
+    assert Recipe.from_json(earlier.to_json()) == earlier
+    for recipe, key in ((mine, (1, 2)), (earlier, (1, 0))):
+        state = replayed(State(), recipe.entries[0], lambda _: DomainIndex(0))
+        assert state.catalog.table("t").unique == (key,)

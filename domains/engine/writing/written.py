@@ -37,7 +37,7 @@ class WrittenTable:
         collations = collations_of(schema.columns)
         self.key_of = {columns: key_function(columns, collations) for columns in self.unique}
         self.keyed = frozenset(at for columns in self.unique for at in columns)
-        self.generated = frozenset(i for i in schema.live() if schema.columns[i].generated is not None)
+        self.generated = frozenset(i for i, c in enumerate(schema.columns) if c.generated is not None and not c.dropped)
         self.generate = _generator(schema) if self.generated else None
         """Puts the values of generated columns into a row. None: there are none."""
         self.checks = [(check, row_condition(check)) for check in schema.checks]

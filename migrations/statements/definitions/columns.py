@@ -317,11 +317,13 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
     for part in parts:
         name = _key_part(part)
         if name is None:
-            raise Unsupported(f"{what} on an expression", hint="add a column that holds it")
+            raise Unsupported(
+                f"{what} on an expression, of a table that exists", hint="declare it in CREATE TABLE (… AS SELECT)"
+            )
         if what != "index" and _has_prefix(part):
             raise Unsupported(
                 f'{what} on the beginning of column "{name}"',
-                hint="add a column that holds it: a key is on whole columns",
+                hint="add a column that holds it, or declare a UNIQUE key in CREATE TABLE (… AS SELECT)",
             )
         position = column_position(schema, name, part)
         if position in positions:

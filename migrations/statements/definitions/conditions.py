@@ -59,7 +59,7 @@ def with_generated(schema: TableSchema, generated: Sequence[Generated | None]) -
         column = columns[at]
         if column.has_default or column.default_now or column.auto_increment or column.on_update_now:
             raise SqlError(f'generated column "{column.name}" cannot have a DEFAULT, AUTO_INCREMENT or ON UPDATE')
-        expression = _over_row(schema, one.expression, f'generated column "{column.name}"')
+        expression = over_row(schema, one.expression, f'generated column "{column.name}"')
         for read in fields_of(expression):
             behind = read >= at and read < len(generated) and generated[read] is not None
             if behind or columns[read].auto_increment:
@@ -82,7 +82,7 @@ def with_check(schema: TableSchema, condition: exp.Expr, name: str = "") -> Tabl
     while not name or (name.lower() in taken and number > 1):
         candidate, number = f"{schema.name}_chk_{number}", number + 1
         name = "" if candidate.lower() in taken else candidate
-    expression = _over_row(schema, condition, "CHECK")
+    expression = over_row(schema, condition, "CHECK")
     check = Check(checked(name, "check"), stored_expression(text_of(condition), expression))
     return replace(schema, checks=(*schema.checks, check))
 
@@ -104,6 +104,11 @@ def refuse_read(schema: TableSchema, at: int, what: str) -> None:
             )
     for column in _generated(schema):
         if column.generated is not None and at in _reads(column.generated):
+            if column.hidden:
+                raise StillInUse(
+                    f'a key on "{column.name}" reads column "{schema.name}.{name}", which cannot be {what}',
+                    hint="DROP INDEX first",
+                )
             raise StillInUse(
                 f'generated column "{column.name}" reads column "{schema.name}.{name}", which cannot be {what}',
                 hint=f"ALTER TABLE {schema.name} DROP COLUMN {column.name} first",
@@ -111,14 +116,15 @@ def refuse_read(schema: TableSchema, at: int, what: str) -> None:
 
 
 def _generated(schema: TableSchema) -> Iterable[TableColumn]:
-    return (schema.columns[at] for at in schema.live() if schema.columns[at].generated is not None)
+    return (column for column in schema.columns if column.generated is not None and not column.dropped)
 
 
 def _reads(stored: StoredExpression) -> frozenset[int]:
     return fields_of(decoded_expression(stored))
 
 
-def _over_row(schema: TableSchema, node: exp.Expr, place: str) -> Expression:
+def over_row(schema: TableSchema, node: exp.Expr, place: str) -> Expression:
+    """:raises SqlError: it has a subquery."""
     if node.find(exp.Query) is not None:
         raise SqlError(f"a subquery in {place}")
     return fold(scalar(node, Scope.of_table(schema), Setting(place=place)))

@@ -21,6 +21,7 @@ from migrations.statements.definitions.columns import (
 )
 from migrations.statements.definitions.conditions import with_check, with_generated
 from migrations.statements.definitions.foreign_keys import declared_keys, has_index_for, with_foreign_key
+from migrations.statements.definitions.parts import with_parts
 from migrations.statements.definitions.sharded import sharded
 from migrations.statements.definitions.written import table_text
 from migrations.statements.names import (
@@ -241,10 +242,12 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
             raise SqlError(f'table "{schema.name}" has two primary keys')
         return replace(schema, primary_key=key_columns(schema, item.expressions, "PRIMARY KEY"))
     if isinstance(item, exp.UniqueColumnConstraint):
-        columns = key_columns(schema, item.this.expressions if item.this is not None else [], "UNIQUE")
+        schema, columns = with_parts(schema, item.this.expressions if item.this is not None else [], "UNIQUE")
         return schema if columns in schema.unique else with_unique(schema, columns, unique_name(item) or name)
     if isinstance(item, exp.IndexColumnConstraint):
-        return with_index(schema, index_clause(schema, item), name or item.name)
+        refuse_other_index(item)
+        schema, columns = with_parts(schema, item.expressions, "index")
+        return with_index(schema, columns, name or item.name)
     if isinstance(item, exp.ForeignKey):
         return schema
     if isinstance(item, exp.CheckColumnConstraint):
@@ -261,10 +264,15 @@ def unique_name(item: exp.UniqueColumnConstraint) -> str:
 
 def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[int, ...]:
     """The columns of a ``KEY name (…)`` clause."""
+    refuse_other_index(item)
+    return key_columns(schema, item.expressions, "index")
+
+
+def refuse_other_index(item: exp.IndexColumnConstraint) -> None:
+    """:raises Unsupported: it is FULLTEXT or SPATIAL."""
     kind = item.args.get("kind")
     if kind:
         raise Unsupported(f"{str(kind).upper()} index", hint="use KEY; LIKE scans")
-    return key_columns(schema, item.expressions, "index")
 
 
 def with_index(schema: TableSchema, columns: tuple[int, ...], name: str) -> TableSchema:
@@ -311,7 +319,8 @@ def _key_name(schema: TableSchema, columns: tuple[int, ...], name: str) -> str:
     taken = {known.lower() for known in (*schema.index_names, *schema.unique_names, "PRIMARY")}
     if name and name.lower() in taken:
         raise AlreadyExists(f'index "{name}" of table "{schema.name}" exists')
-    base, number = schema.columns[columns[0]].name, 2
+    first, number = schema.columns[columns[0]], 2
+    base = first.name if not first.hidden else "functional_index" if first.name[0] == "(" else first.name.split("(")[0]
     name = checked(name, "index") if name else base
     while name.lower() in taken:
         name, number = f"{base}_{number}", number + 1

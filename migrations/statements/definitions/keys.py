@@ -171,7 +171,16 @@ def without_key(schema: TableSchema, named: exp.Expr) -> TableSchema:
     return _still_numbered(schema, replace(schema, indexes=indexes, index_names=names), schema.index_names[at])
 
 
+def _without_parts(schema: TableSchema) -> TableSchema:
+    """Hidden columns that are in no key any more go."""
+    used = {at for key in (*schema.unique, *schema.indexes) for at in key}
+    gone = {at for at, column in enumerate(schema.columns) if column.hidden and not column.dropped} - used
+    columns = tuple(replace(c, dropped=True) if at in gone else c for at, c in enumerate(schema.columns))
+    return replace(schema, columns=columns) if gone else schema
+
+
 def _still_numbered(before: TableSchema, after: TableSchema, name: str) -> TableSchema:
+    after = _without_parts(after)
     column = next((column for column in before.columns if column.auto_increment), None)
     if column is not None:
         first = before.columns.index(column)

@@ -64,7 +64,7 @@ def table_text(schema: TableSchema) -> str:
     lines = [column_text(schema.columns[at], schema.collation) for at in schema.live()]
 
     def key(word: str, places: Iterable[int]) -> None:
-        lines.append(f"{word} ({_names(schema.columns[at].name for at in places)})")
+        lines.append(f"{word} ({', '.join(_part(schema.columns[at]) for at in places)})")
 
     if schema.shown_key:
         key("PRIMARY KEY", schema.shown_key)
@@ -79,6 +79,10 @@ def table_text(schema: TableSchema) -> str:
     # Always, since the default of the server that reads the text may be another one.
     collation = f" COLLATE {schema.collation or BINARY}"
     return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
+
+
+def _part(column: TableColumn) -> str:
+    return column.generated.sql if column.hidden and column.generated is not None else quote(column.name)
 
 
 def column_text(column: TableColumn, default: Collation | None) -> str:
