@@ -236,6 +236,9 @@ class SelectPlans:
                 made = self._planned(ad_hoc, state)
             except Unsupported:  # With its constants in the text it may be supported.
                 return self._verbatim(statement, state)
+            finish = made.planned.finish
+            if finish is not None and finish.late.matches and not made.planned.reader.key:
+                return self._verbatim(statement, state)  # A view for all values would keep the whole join.
             self._remember(statement, made, state)
         arguments = made.exact(statement.params)
         return self._verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)

@@ -32,7 +32,7 @@ from domains.operators.accumulators import accumulator
 from domains.plan.deltas import key_function
 from migrations.query.expressions.late import Given, replaced, with_values
 from migrations.query.expressions.terms import conjunction
-from migrations.query.relation import LateCall, LateGroups, LateParts, Sorting
+from migrations.query.relation import LateCall, LateGroups, LateMatch, LateParts, Sorting
 
 Rows = list[Row]
 
@@ -71,6 +71,8 @@ class Finish:
         stored, shown = [column.name for column in self.stored], [column.name for column in self.columns]
         groups, lines = self.late.groups, list[str]()
         names = stored
+        for each in self.late.matches:
+            lines.append(f"⟕ {_described(conjunction(each.conditions), names)}")
         if self.late.conditions:
             lines.append(f"σ {_described(conjunction(self.late.conditions), names)}")
         lines += [f"at most 1 {_described(count, names)}" for count in self.late.single]
@@ -111,6 +113,7 @@ MOST_COMPILED = 512
 @lru_cache(MOST_COMPILED)
 def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[[Sequence[Row]], Rows]:
     values = dict(given)
+    matches = [_match(each, values) for each in finish.late.matches]
     keeps = _condition(finish.late.conditions, values)
     counts = [call("gt", count, Constant(1, BIGINT)) for count in finish.late.single]
     several = compile_predicate(call("or", *counts)) if counts else None
@@ -122,6 +125,8 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
     order_of = _Apart([term.expression for term in finish.order]).key_of
 
     def answer(rows: Sequence[Row]) -> Rows:
+        for match in matches:
+            rows = match(rows)
         found = rows if keeps is None else [row for row in rows if keeps(row)]
         if several is not None and any(map(several, found)):
             raise SqlError("a subquery that is a value has more than one row")
@@ -170,6 +175,21 @@ def _value(e: Expression, values: Mapping[str, Given]) -> Callable[[Row], Value]
 
 def _condition(conditions: Sequence[Expression], values: Mapping[str, Given]) -> Callable[[Row], bool] | None:
     return compile_predicate(with_values(conjunction(conditions), values)) if conditions else None
+
+
+def _match(match: LateMatch, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Rows]:
+    """Without the rows of both sides that do not match, and without those of the left side alone that have a match."""
+    is_alone = compile_predicate(call("is_null", match.matched))
+    meets = _condition(match.conditions, values)
+    assert meets is not None, "a match asks for a parameter"
+    left = [compile_expression(e) for e in match.left]
+
+    def matched(rows: Sequence[Row]) -> Rows:
+        found = [row for row in rows if is_alone(row) or meets(row)]
+        met = {tuple([e(row) for e in left]) for row in found if not is_alone(row)}
+        return [row for row in found if not is_alone(row) or tuple([e(row) for e in left]) not in met]
+
+    return matched
 
 
 def _grouping(groups: LateGroups, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Rows]:

@@ -37,7 +37,7 @@ from migrations.query.joins import Arranged, Leaf
 from migrations.query.plan import RelationalPlan, aggregated, projected, united
 from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation, several_rows
 from migrations.query.source import late_placeholder
-from migrations.query.stage import SelectStage, Wide, stage_of
+from migrations.query.stage import SelectStage, Wide, refuse_matches, stage_of
 
 
 def group_rows(block: SelectBlock) -> None:
@@ -53,6 +53,7 @@ def group_rows(block: SelectBlock) -> None:
         return
     _refuse_sums_of_outer_rows(block, aggregates)
     block.begin()
+    refuse_matches(block.stage, "an aggregate")
     if block.stage.single:
         raise several_rows("WHERE of a query with aggregates")
     block.stage.merge_parameters()

@@ -14,9 +14,9 @@ Statistics are for a SELECT that is evaluated once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from domains.language.expressions import Constant, Expression
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import keys
 from domains.plan.estimates import Statistics
@@ -81,6 +81,22 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True)
+class LateLeft:
+    """An outer join by a condition with a parameter, which is decided when the answer is read::
+
+        π left, NULLs (left)  ∪  left ⋈ right
+
+    ``conditions`` are those without a parameter. The wide row's ``at``-th column is 1 in the second part, NULL in the
+    first.
+    """
+
+    left: Source
+    right: Source
+    conditions: tuple[Expression, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """The rows of ``left`` with further columns, which begin at the wide row's ``at``-th."""
 
@@ -93,7 +109,7 @@ class Computed:
         return tuple(range(self.at, self.at + len(self.expressions)))
 
 
-Source = Leaf | Inner | Left | Mark | Full | Computed
+Source = Leaf | Inner | Left | Mark | Full | LateLeft | Computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +123,9 @@ class Arranged:
         """The place of a column of the wide row."""
         return self.layout.index(wide)
 
+    def field(self, wide: int) -> Field:
+        return self.plan.field(self.place(wide))
+
     def put(self, expression: Expression) -> Expression:
         """An expression over the wide row, over this plan's row."""
         return moved(expression, self.place)
@@ -119,7 +138,7 @@ def columns_of(source: Source) -> frozenset[int]:
             return frozenset(range(offset, offset + plan.width))
         case Inner(children):
             return frozenset[int]().union(*(columns_of(child) for child in children))
-        case Left(left, right) | Full(left, right):
+        case Left(left, right) | Full(left, right) | LateLeft(left, right):
             return columns_of(left) | columns_of(right)
         case Mark(left, at=at):
             return columns_of(left) | {at}
@@ -132,7 +151,7 @@ def leaves_of(source: Source) -> list[Leaf]:
     match source:
         case Inner(children):
             return [leaf for child in children for leaf in leaves_of(child)]
-        case Left(left, right) | Full(left, right):
+        case Left(left, right) | Full(left, right) | LateLeft(left, right):
             return [*leaves_of(left), *leaves_of(right)]
         case Mark(left) | Computed(left):
             return leaves_of(left)
@@ -147,10 +166,8 @@ def grafted(source: Source, old: Source, new: Source) -> Source:
     match source:
         case Inner(children, conditions):
             return Inner((grafted(children[0], old, new), *children[1:]), conditions)
-        case Left(left, right, conditions):
-            return Left(grafted(left, old, new), right, conditions)
-        case Mark(left, right, conditions, at):
-            return Mark(grafted(left, old, new), right, conditions, at)
+        case Left(left) | Mark(left) | LateLeft(left):
+            return replace(source, left=grafted(left, old, new))
         case Full() | Computed() | Leaf():
             return source
 
@@ -162,7 +179,7 @@ def reads_beside(source: Source, old: Source) -> frozenset[int]:
     match source:
         case Inner(children, conditions):
             left = children[0]
-        case Left(left, _, conditions) | Mark(left, _, conditions):
+        case Left(left, _, conditions) | Mark(left, _, conditions) | LateLeft(left, _, conditions):
             pass
         case Full() | Computed() | Leaf():
             return frozenset()
@@ -178,7 +195,7 @@ def links_of(source: Source) -> list[Expression]:
             return [*conditions, *links_of(left), *links_of(right)]
         case Mark(left) | Computed(left):
             return links_of(left)
-        case Full(left, right):
+        case Full(left, right) | LateLeft(left, right):
             return [*links_of(left), *links_of(right)]
         case Leaf():
             return []
@@ -191,7 +208,7 @@ def nullable_columns(source: Source) -> frozenset[int]:
             return frozenset()
         case Inner(children):
             return frozenset[int]().union(*(nullable_columns(child) for child in children))
-        case Left(left, right):
+        case Left(left, right) | LateLeft(left, right):
             return nullable_columns(left) | columns_of(right)
         case Mark(left) | Computed(left):
             return nullable_columns(left)
@@ -224,10 +241,10 @@ def simplified(source: Source, rejected: frozenset[int]) -> Source:
                 return simplified(Inner((left, right), conditions), rejected)
             inside = frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
             return Left(simplified(left, rejected), simplified(right, rejected | inside), conditions)
-        case Mark(left, right, conditions, at):
-            return Mark(simplified(left, rejected), right, conditions, at)
-        case Computed(left, expressions, at):
-            return Computed(simplified(left, rejected), expressions, at)
+        case Mark(left) | Computed(left):
+            return replace(source, left=simplified(left, rejected))
+        case LateLeft(left, right, conditions, at):
+            return LateLeft(simplified(left, rejected), simplified(right, frozenset()), conditions, at)
         case Full(left, right, conditions):
             if rejected & columns_of(left):
                 return simplified(Left(left, right, conditions), rejected)
@@ -248,6 +265,8 @@ def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: S
             return _optional(source, conditions, statistics)
         case Full():
             return _full(source, conditions, statistics)
+        case LateLeft(left, right, own):
+            return _asked(left, _inner((left, right), own, statistics), conditions, statistics)
         case Computed(left, expressions):
             above = [condition for condition in conditions if not positions(condition).isdisjoint(source.columns)]
             below = arrange(left, [condition for condition in conditions if condition not in above], statistics)
@@ -397,20 +416,26 @@ def _meets_again(link: tuple[Expression, Expression], links: Sequence[tuple[Expr
     return any(link[0] == one or link[1] == other for one, other in links)
 
 
-def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
-    """⟕ or ⊳: every row of the left side stays."""
-    ours, theirs = columns_of(source.left), columns_of(source.right)
+def _parted(
+    conditions: Sequence[Expression], left: frozenset[int], right: frozenset[int]
+) -> tuple[list[tuple[Expression, Expression]], list[Expression]]:
+    """Equalities of both sides that become join columns, and the other conditions of the match."""
     links: list[tuple[Expression, Expression]] = []
-    inside: list[Expression] = []
     residual: list[Expression] = []
-    for condition in source.conditions:
-        link = link_of(condition, ours, theirs)
-        if positions(condition) and positions(condition) <= theirs:
-            inside.append(condition)
-        elif link is not None and not _meets_again(link, links):
+    for condition in conditions:
+        link = link_of(condition, left, right)
+        if link is not None and not _meets_again(link, links):
             links.append(link)
         else:
             residual.append(condition)
+    return links, residual
+
+
+def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+    """⟕ or ⊳: every row of the left side stays."""
+    ours, theirs = columns_of(source.left), columns_of(source.right)
+    inside = [condition for condition in source.conditions if positions(condition) and positions(condition) <= theirs]
+    links, residual = _parted([each for each in source.conditions if each not in inside], ours, theirs)
     above = [condition for condition in conditions if not positions(condition) <= ours]
     left = arrange(source.left, [condition for condition in conditions if positions(condition) <= ours], statistics)
     right = arrange(source.right, inside, statistics)
@@ -429,15 +454,7 @@ def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics:
 def _full(source: Full, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
     """Both sides' rows stay: those of the left one by a left join, and those of the right one that a mark join with
     the left one does not find."""
-    ours, theirs = columns_of(source.left), columns_of(source.right)
-    links: list[tuple[Expression, Expression]] = []
-    residual: list[Expression] = []
-    for condition in source.conditions:
-        link = link_of(condition, ours, theirs)
-        if link is not None and not _meets_again(link, links):
-            links.append(link)
-        else:
-            residual.append(condition)
+    links, residual = _parted(source.conditions, columns_of(source.left), columns_of(source.right))
     left, right = arrange(source.left, (), statistics), arrange(source.right, (), statistics)
     left, right, left_on, right_on = _keyed(left, right, links)
     met = Arranged(left.plan, left.layout + right.layout)
@@ -450,6 +467,16 @@ def _full(source: Full, conditions: Sequence[Expression], statistics: Statistics
     titles = [column.name for column in mine.columns]
     unmatched = projected(alone, [*nothing, *map(alone.field, range(right.plan.width))], titles)
     return Arranged(filtered(united([mine, unmatched]), list(map(met.put, conditions))), met.layout)
+
+
+def _asked(left: Source, met: Arranged, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+    """Each row of the left side by itself, and each with each of its matches."""
+    alone, ours = arrange(left, (), statistics), columns_of(left)
+    columns = list(zip(met.layout, met.plan.columns, strict=True))
+    row = [alone.plan.field(alone.place(at)) if at in ours else Constant(None, column.type) for at, column in columns]
+    single = projected(alone.plan, row, [column.name for _, column in columns])
+    plan = replace(united([single, met.plan]), columns=met.plan.columns)
+    return Arranged(filtered(plan, list(map(met.put, conditions))), met.layout)
 
 
 def _keyed(

@@ -107,15 +107,31 @@ class LateGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class LateMatch:
+    """An outer join by a condition with a parameter (``joins.LateLeft``), over the plan's rows."""
+
+    matched: Expression
+    """1 in rows of both sides, NULL in those of the left side alone."""
+    conditions: tuple[Expression, ...]
+    """With parameters: whether the two match."""
+    left: tuple[Expression, ...]
+    """What of the left side decides which rows it matches."""
+
+    def over(self, put: Callable[[Expression], Expression]) -> LateMatch:
+        return LateMatch(put(self.matched), tuple(map(put, self.conditions)), tuple(map(put, self.left)))
+
+
+@dataclass(frozen=True, slots=True)
 class LateParts:
     """The part of a query that no key stands for: it is done to the reader's rows at each look-up.
 
     ::
 
-        plan's rows ─► σ conditions ─► γ groups, σ having ─► π outputs ─► δ ─► order, LIMIT
+        plan's rows ─► ⟕ matches ─► σ conditions ─► γ groups, σ having ─► π outputs ─► δ ─► order, LIMIT
     """
 
     conditions: tuple[Expression, ...] = ()
+    matches: tuple[LateMatch, ...] = ()
     groups: LateGroups | None = None
     distinct: bool = False
     slots: tuple[Slot, ...] = ()
@@ -376,6 +392,12 @@ def refuse_late(relation: Relation) -> None:
     parts = relation.late
     if parts.single:
         raise several_rows("a subquery, a UNION's branch or a view that another query reads")
+    if parts.matches:
+        raise Unsupported(
+            "a parameter that an outer join or NOT EXISTS asks for, in a subquery, a UNION's branch or a view that "
+            "another query reads",
+            hint="it is applied when the answer is read: only the outermost query can have it",
+        )
     computed = [output.name for output in relation.outputs if has_parameter(output.expression)]
     if not (parts.groups or parts.distinct or computed):
         return

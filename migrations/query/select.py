@@ -34,6 +34,7 @@ from migrations.query.relation import (
     Carried,
     LateCall,
     LateGroups,
+    LateMatch,
     LateParts,
     Output,
     QueryContext,
@@ -265,6 +266,12 @@ def _finished(block: SelectBlock) -> Relation:
         order=tuple(Sorting(arranged.put(term.expression), term.descending) for term in block.order),
         late=LateParts(
             tuple(map(arranged.put, stage.late)),
+            tuple(
+                LateMatch(
+                    arranged.put(matched), tuple(map(arranged.put, asked)), tuple(map(arranged.field, sorted(read)))
+                )
+                for matched, asked, read in stage.matches
+            ),
             slots=tuple(stage.slots),
             single=tuple(map(arranged.put, stage.single)),
         ),
@@ -325,7 +332,7 @@ def _is_late_distinct(relation: Relation) -> bool:
     """Whether answers are made distinct when they are read: more of a row decides than what is shown of it."""
     visible = [output.expression for output in relation.outputs]
     several = (relation.plan.field(c.column) for c in relation.carried if c.slot.kind in SEVERAL)
-    late = bool(relation.late.conditions or relation.late.single)
+    late = bool(relation.late.conditions or relation.late.matches or relation.late.single)
     return late or any(map(has_parameter, visible)) or any(f not in visible for f in several)
 
 

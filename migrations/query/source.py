@@ -165,7 +165,7 @@ class FromClause:
         else:
             outer = None if self._context.outer is None else self._context.outer.resolve
             scope = Scope((*left.bounds, *right.bounds), outer)
-            conditions = self._on(join, scope, bool(side))
+            conditions, asked = self._on(join, scope, side)
             asking = [part for part in conjuncts(join.args.get("on") or exp.true()) if has_query(part)]
             if asking and side == "FULL":
                 raise Unsupported("a subquery in the ON of a FULL OUTER JOIN", hint="join with a derived table")
@@ -176,6 +176,9 @@ class FromClause:
                 return NamedSource(
                     self._restricted(Inner((left.source, right.source), tuple(conditions)), asking, scope), bounds
                 )
+        if not shared and asked:
+            kept, optional = (left, right) if side == "LEFT" else (right, left)
+            return NamedSource(self._stage.ask(kept.source, conditions, asked, optional.source), bounds)
         if side == "FULL":
             return self._full(left, right, conditions, shared)
         if side == "LEFT":
@@ -226,7 +229,10 @@ class FromClause:
         refuse_same_alias(left, right)
         shared = self._shared_names(left, right, join)
         more: list[Expression] = [call("eq", field_of(left, n), field_of(right, n)) for n in shared]
-        more += self._on(join, Scope((*left.bounds, *right.bounds), outer), bool(side))
+        on, asked = self._on(join, Scope((*left.bounds, *right.bounds), outer), side)
+        if asked:
+            raise Unsupported("a parameter in the ON of LEFT JOIN LATERAL", hint="put it into the WHERE of the LATERAL")
+        more += on
         if not counts:
             made = Left(source, leaf, (*conditions, *more)) if side else Inner((source, leaf), (*conditions, *more))
             return NamedSource(made, merged_names(left, right, shared, side))
@@ -248,40 +254,40 @@ class FromClause:
         self._context.edits.append(lambda: write_out(join, shared))
         return shared
 
-    def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
+    def _on(self, join: exp.Join, scope: Scope, side: str) -> tuple[list[Expression], list[Expression]]:
+        """Its conditions; and, of an outer join, those that ask for a parameter."""
         condition = join.args.get("on")
         if condition is None:
-            if outer and not join.args.get("using") and str(join.method or "").upper() != "NATURAL":
+            if side and not join.args.get("using") and str(join.method or "").upper() != "NATURAL":
                 raise SqlError("an outer join needs ON or USING")
-            return []
+            return [], []
 
         def translate(node: exp.Expr) -> Expression:
             late, moment = late_placeholder(self._stage, translate), late_moment(self._stage)
             setting = Setting(placeholder=late, moment=moment, place="the ON of a join")
             return fold(scalar(node, scope, setting), self._context.constants)
 
-        conditions: list[Expression] = []
+        conditions, asked = list[Expression](), list[Expression]()
         for part in conjuncts(condition):
             if has_query(part):
                 continue
             if not is_parameterised(part):
                 found = conditions_of(translate(part))
                 correlated = [each for each in found if outer_columns(each)]
-                if correlated and outer:
+                if correlated and side:
                     raise Unsupported(
                         "a column of the query around in the ON of an outer join", hint="put it into WHERE"
                     )
                 conditions += [each for each in found if each not in correlated]
                 self._stage.conditions += correlated
                 self._stage.inner |= frozenset[int]().union(*map(positions, correlated))
-            elif outer:
-                raise Unsupported(
-                    "a parameter in the ON of an outer join",
-                    hint="put it into WHERE, or read the two sides as two views",
-                )
+            elif side == "FULL":
+                raise Unsupported("a parameter in the ON of a FULL OUTER JOIN", hint="put it into WHERE")
+            elif side:
+                asked.append(translate(part))
             else:
                 conditions += read_parameters(part, translate, self._stage)
-        return conditions
+        return conditions, asked
 
     # --- subqueries in ON --------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains.errors import Unsupported
-from domains.language.expressions import Expression, Field
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
-from domains.language.types import BOOL, SqlType, Value
+from domains.language.types import BIGINT, BOOL, SqlType, Value
 from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.late import parameter_call
@@ -21,7 +21,9 @@ from migrations.query.expressions.terms import is_satisfied, moved, null_rejecte
 from migrations.query.joins import (
     Arranged,
     Computed,
+    Full,
     Inner,
+    LateLeft,
     Leaf,
     Left,
     Mark,
@@ -65,6 +67,9 @@ class SelectStage:
     """Conditions that are applied when the answer is read."""
     single: list[Expression] = field(default_factory=list)
     """Counts of the rows of subqueries that are values: more than one is an error when the answer is read."""
+    matches: list[tuple[Field, tuple[Expression, ...], frozenset[int]]] = field(default_factory=list)
+    """Outer joins that are decided when the answer is read: whether a row is one of both sides, what that asks, and the
+    columns of the left side that decide."""
     slots: list[Slot] = field(default_factory=list)
     """The parameters that are in expressions."""
     missing: frozenset[int] = frozenset()
@@ -112,6 +117,13 @@ class SelectStage:
         self.source = Mark(self.source, leaf, tuple(conditions), at)
         return Field(at, BOOL)
 
+    def ask(self, source: Source, links: Sequence[Expression], asked: Sequence[Expression], right: Source) -> Source:
+        """Left join that is decided when the answer is read: ``asked`` have parameters, ``links`` have none."""
+        made, (matched,) = self.computed(right, [Constant(1, BIGINT)])
+        read = frozenset[int]().union(*map(positions, (*links, *asked))) & columns_of(source)
+        self.matches.append((matched, tuple(asked), read))
+        return LateLeft(source, made, tuple(links), matched.position)
+
     def computed(self, source: Source, expressions: Sequence[Expression]) -> tuple[Source, list[Field]]:
         """A source with further columns, and these."""
         at = self.width
@@ -149,10 +161,21 @@ class SelectStage:
         """
         assert self.source is not None
         self.merge_parameters()
+        if self.matches:
+            self._wait_for_matches(self.source)
         own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
         source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
         self._refuse_nullable(source)
         return source
+
+    def _wait_for_matches(self, source: Source) -> None:
+        """What WHERE says of the side that may be missing holds once it is known to be missing.
+
+        :raises Unsupported: another join reads it, which is done before.
+        """
+        missing = asked_columns(source)
+        self.late += [c for c in self.conditions if not positions(c).isdisjoint(missing)]
+        self.conditions = [c for c in self.conditions if positions(c).isdisjoint(missing)]
 
     def empty_row(self) -> EmptyRow | None:
         """This stage's row where there is no row, if there is one then.
@@ -201,6 +224,31 @@ class SelectStage:
             )
 
 
+def asked_columns(source: Source) -> frozenset[int]:
+    """The columns of all sides that a parameter makes missing.
+
+    :raises Unsupported: another join reads one, or may make the join's own left side missing.
+    """
+    hidden = frozenset[int]()
+    match source:
+        case Leaf():
+            return frozenset()
+        case Inner(children, conditions):
+            found = frozenset[int]().union(*map(asked_columns, children))
+        case LateLeft(left, right, conditions) | Mark(left, right, conditions) | Left(left, right, conditions):
+            found, hidden = asked_columns(left), asked_columns(right)
+        case Full(left, right, conditions):
+            found = hidden = asked_columns(left) | asked_columns(right)
+        case Computed(left, expressions):
+            found, conditions = asked_columns(left), expressions
+    if hidden or any(not positions(condition).isdisjoint(found) for condition in conditions):
+        raise Unsupported(
+            "a join with rows that a parameter may make missing, or by a column of theirs",
+            hint="such rows come to be when the answer is read: write the outer join with the parameter last",
+        )
+    return found | columns_of(source.right) if isinstance(source, LateLeft) else found
+
+
 def wide(leaf: Leaf, position: int) -> Field:
     """A source's column as a column of the wide row."""
     return Field(leaf.offset + position, leaf.plan.columns[position].type)
@@ -209,6 +257,14 @@ def wide(leaf: Leaf, position: int) -> Field:
 def stage_of(plan: RelationalPlan) -> SelectStage:
     """A stage over rows that are there already."""
     return SelectStage(source=Leaf(plan, 0), width=plan.width, leaves=1)
+
+
+def refuse_matches(stage: SelectStage, construct: str) -> None:
+    if stage.matches:
+        raise Unsupported(
+            f"{construct} over an outer join or NOT EXISTS with a parameter, which are decided when the answer is read",
+            hint="ask for the rows, or for the two sides as two views",
+        )
 
 
 def _position(expression: Expression) -> int:

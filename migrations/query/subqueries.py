@@ -16,6 +16,7 @@ rows ``(x, …) IN (S)`` elsewhere  ⊳ S on all equal, ⊳ S on none unequal
 ``(SELECT aggregate …)``          ⟕ its row on k = g; where there is none, what the aggregates of nothing are
 ``(SELECT … of a unique key)``    ⟕ S on k = g
 ``(SELECT … LIMIT 1)``            ⟕ τ_k(S) on k = g; × MAX of it, which is it, or NULL where there is none
+… with ``column = ?``             instead of ⟕, what is decided when the answer is read (``joins.LateLeft``)
 any other ``(SELECT …)``          ⟕ γ_{k; MAX, rows}(S) on k = g; more than one row is an error when it is read
 ================================  ==========================================================================
 
@@ -43,6 +44,7 @@ from migrations.query.expressions.terms import moved
 from migrations.query.joins import Leaf
 from migrations.query.plan import aggregated, distinct, projected
 from migrations.query.relation import (
+    SEVERAL,
     Around,
     Asked,
     Carried,
@@ -56,7 +58,7 @@ from migrations.query.relation import (
     refuse_late_conditions,
     settled,
 )
-from migrations.query.stage import SelectStage, wide
+from migrations.query.stage import SelectStage, Wide, late_condition, wide
 
 Plan = Callable[[exp.Expr, QueryContext], Relation]
 Translate = Callable[[exp.Expr], Expression]
@@ -177,8 +179,8 @@ class Subqueries:
             return self._marked(relation)
         if not _is_correlated(relation):
             return self._existence_of_all(relation)
-        _refuse_parameters(relation, "NOT EXISTS, or EXISTS outside of a WHERE's ANDs")
         if relation.empty is not None:
+            _refuse_parameters(relation, "NOT EXISTS of an aggregate without GROUP BY")
             return truth(True)
         leaf, links = self._beside(_keyed(relation))
         return call("is_not_null", wide(leaf, links[0][0]))
@@ -206,8 +208,6 @@ class Subqueries:
                 _refuse_parameters(relation, "a subquery as a value without an aggregate")
                 relation = _largest(relation, counted=doubtful)
         relation = plain(replace(relation, order=(), limit=None, offset=0))
-        if is_correlated:
-            _refuse_parameters(relation, "a correlated subquery as a value")
         leaf, links = self._beside(relation)
         values = [or_of_nothing(leaf, links, relation, at) for at in range(len(relation.outputs))]
         if doubtful:
@@ -312,10 +312,18 @@ class Subqueries:
     def _beside(self, relation: Relation) -> tuple[Leaf, Links]:
         """Join a relation of at most one row for what it carries, and of exactly one if that is nothing."""
         relation, links = self.parted(relation, optional=True)
+        asked = relation.carried
+        if asked and (not links or any(c.slot.kind in SEVERAL for c in asked)):
+            _refuse_parameters(relation, "NOT EXISTS, or a subquery as a value,")
         if links:
-            relation = replace(relation, empty=None)
+            relation = replace(relation, empty=None, carried=())
         leaf = self._stage.leaf(relation)
-        if links:
+        if asked:
+            assert self._stage.source is not None, "a subquery reads this query"
+            self._stage.slots += [c.slot for c in asked]
+            conditions = [late_condition(Wide(wide(leaf, c.column), c.slot)) for c in asked]
+            self._stage.source = self._stage.ask(self._stage.source, linked(leaf, links), conditions, leaf)
+        elif links:
             self._stage.match(leaf, linked(leaf, links))
         else:
             self._stage.cross(leaf)
@@ -468,5 +476,5 @@ def _refuse_parameters(relation: Relation, construct: str) -> None:
     if carried:
         raise Unsupported(
             f'the parameter "{carried[0].slot.name}" below {construct}',
-            hint="only rows that are there can be found by a parameter; ask for the subquery as a view of its own",
+            hint="write it as EXISTS or NOT EXISTS with column = ? and correlated by =, or view the subquery by itself",
         )

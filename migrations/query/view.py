@@ -315,7 +315,7 @@ def is_late(relation: Relation) -> bool:
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
     ranged = {c.column for c in relation.carried if c.slot.kind in (*LOWER, *UPPER)}
     computed = any(map(has_parameter, shown))
-    later = bool(late.conditions or late.single) or late.groups is not None or late.distinct
+    later = bool(late.conditions or late.matches or late.single) or late.groups is not None or late.distinct
     return later or computed or len(ranged) > 1
 
 
@@ -348,6 +348,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
         order = tuple(Sorting(stored(term.expression), term.descending) for term in order)
     else:
         groups = replace(groups, group=tuple(map(stored, groups.group)), calls=tuple(map(result, groups.calls)))
+    matches = tuple(each.over(stored) for each in late.matches)
     conditions, single = [stored(each) for each in late.conditions], tuple(map(stored, late.single))
     placed = [(stored(plan.field(c.column)), c.slot) for c in relation.carried]
     slots, further = _keys_and_conditions(placed, late.slots)
@@ -367,7 +368,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     finish = Finish(
         stored=_named_apart(narrow.columns),
         columns=relation.columns,
-        late=replace(late, conditions=tuple(conditions), groups=groups, slots=(), single=single),
+        late=replace(late, conditions=tuple(conditions), matches=matches, groups=groups, slots=(), single=single),
         outputs=outputs,
         order=order,
         places=tuple((mark, at) for at, p in enumerate(slots) for mark in _keys_of(p.slot)),

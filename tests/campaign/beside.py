@@ -102,6 +102,8 @@ class Round:
             if not (query.is_beyond_mariadb and query.is_beyond_duckdb):
                 self._create(f"Full{number}", query, query.whole)
                 self._create(f"By{number}", query, query.of("?"))
+            asked = nester.asked()
+            self._create(f"Asked{number}", Nested(asked, "", "1"), asked)
         for _ in range(3):
             await self._compare()
             await self._write(WRITES)
@@ -151,10 +153,16 @@ class Round:
             return f"DELETE FROM {table} WHERE a = {value()} AND b <> {random.randint(0, 3)}"
         return f"UPDATE {table} SET b = {value()} WHERE a = {random.randint(0, 3)}"
 
+    def _asked_for(self, name: str, query: Nested) -> tuple[list[int], str]:
+        """What a view is read with, and the query with these values in its text."""
+        text = query.of("?") if name.startswith("By") else query.whole
+        first, *others = text.split("?")
+        values = [self.random.randint(0, 4) for _ in others]
+        return values, first + "".join(f"{value}{part}" for value, part in zip(values, others, strict=True))
+
     async def _compare(self) -> None:
         for name, query in self.views.items():
-            values = [self.random.randint(0, 4)] if name.startswith("By") else []
-            text = query.of(str(values[0])) if values else query.whole
+            values, text = self._asked_for(name, query)
             try:
                 expected = await self.judges.answer(query, text)
             except (duckdb.Error, asyncmy.errors.Error) as error:

@@ -61,6 +61,34 @@ class Nester:
         self._aliases = 0
         return self._block(self.random.randint(1, 3), self.random.randint(1, 3), [])
 
+    def asked(self) -> str:
+        """A query with parameters that an outer join asks for, or a subquery in any place; each ``?`` is a number."""
+        self._aliases = 0
+        random = self.random
+        text, columns = self._from(1, [])
+        conditions, items = list[str](), random.sample(columns, 1)
+        for _ in range(random.choice((1, 1, 2))):
+            other, more = self._source(1)
+            match = f"{random.choice(columns)} = {random.choice(more)} AND {random.choice(more)} = ?"
+            if random.random() < 0.3:
+                match += f" AND {random.choice((*columns, *more))} {random.choice(COMPARISONS)} {random.choice(more)}"
+            draw = random.random()
+            if draw < 0.5:
+                text += f" LEFT JOIN {other} ON {match}"
+                items.append(random.choice(more))
+                if random.random() < 0.4:
+                    conditions.append(f"{random.choice(more)} IS {random.choice(('', 'NOT '))}NULL")
+            elif draw < 0.7:
+                conditions.append(f"NOT EXISTS (SELECT 1 FROM {other} WHERE {match})")
+            elif draw < 0.85:
+                conditions.append(f"(EXISTS (SELECT 1 FROM {other} WHERE {match}) OR {columns[0]} > 1)")
+            else:
+                items.append(f"(SELECT {self._aggregate(more)} FROM {other} WHERE {match})")
+        if random.random() < 0.5:
+            conditions.append(f"{random.choice(columns)} {random.choice(('=', '=', '>'))} ?")
+        shown = ", ".join(f"{item} AS c{i}" for i, item in enumerate(items))
+        return f"SELECT {shown} FROM {text} WHERE {' AND '.join(conditions) or '1 = 1'}"
+
     # --- a block ------------------------------------------------------------------------------------------------
 
     def _block(self, depth: int, width: int, outer: Columns) -> Nested:

@@ -37,7 +37,13 @@ UNSUPPORTED = {
     "SELECT x.id FROM (SELECT id FROM stories WHERE title LIKE ? ORDER BY id LIMIT 3) x": "below LIMIT",
     "SELECT u.id FROM users u LEFT JOIN (SELECT id FROM stories WHERE title LIKE ?) s ON s.id = u.id": "outer join",
     "SELECT COUNT(*), (SELECT MAX(id) FROM users) FROM stories WHERE score > ?": "a subquery beside aggregates",
-    "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
+    "SELECT COUNT(*) FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "when the answer is read",
+    "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ? LEFT JOIN users b ON b.id = u.id": (
+        "a parameter may make missing"
+    ),
+    "SELECT id FROM (SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?) x": (
+        "a parameter that an outer join"
+    ),
     "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
     "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
@@ -54,9 +60,10 @@ UNSUPPORTED = {
     "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
     "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
-    "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id AND v.user = ?)": (
+    "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id AND v.user > ?)": (
         'the parameter "user" below NOT EXISTS'
     ),
+    "SELECT id FROM stories s WHERE id NOT IN (SELECT story_id FROM votes v WHERE v.user = ?)": "below NOT IN",
     "SELECT (SELECT COUNT(*) + s.id FROM votes WHERE story_id = s.id) FROM stories s": "beside an aggregate",
     "SELECT id FROM users s WHERE boss IN (SELECT user FROM votes WHERE story_id = s.id UNION SELECT 1 FROM tags)": (
         "whose branches compare other columns"
@@ -89,7 +96,7 @@ UNSUPPORTED = {
         "a subquery in the ON of LATERAL"
     ),
     "SELECT s.id FROM stories s FULL OUTER JOIN users u ON EXISTS (SELECT 1 FROM tags)": "ON of a FULL",
-    "SELECT s.id FROM stories s FULL OUTER JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
+    "SELECT s.id FROM stories s FULL OUTER JOIN users u ON u.id = s.author AND u.name = ?": "ON of a FULL OUTER JOIN",
     "SELECT id FROM other.stories": "database names",
     "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
     "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x": "several rows",

@@ -27,7 +27,7 @@ from migrations.query.expressions.literals import NOTHING, shown
 from migrations.query.joins import Arranged
 from migrations.query.plan import RelationalPlan, extended, projected
 from migrations.query.relation import SEVERAL
-from migrations.query.stage import SelectStage, stage_of
+from migrations.query.stage import SelectStage, refuse_matches, stage_of
 from migrations.query.windows.meaning import WindowMeaning, named_windows, window_meaning, windows_in
 
 
@@ -73,6 +73,7 @@ def _all_columns(arranged: Arranged, width: int) -> tuple[list[Expression], list
 def _check(block: SelectBlock, meanings: dict[exp.Window, WindowMeaning]) -> None:
     """:raises Unsupported: parameters that decide only when the answer is read which rows a window has."""
     stage: SelectStage = block.stage
+    refuse_matches(stage, "a window function")
     if block.merged is not None or stage.late or any(has_parameter(e) for m in meanings.values() for e in m.operands()):
         raise Unsupported(
             "a parameter below a window function that is no column = ?: it is applied when the answer is read, and the "
