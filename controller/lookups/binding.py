@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
+from random import getrandbits
 from typing import Any, NamedTuple
+from uuid import uuid1
 
 from domains.errors import BadRequest, LimitExceeded, TypeViolation
 from domains.language.coercion import coercer, exact_number
@@ -17,6 +19,7 @@ from domains.language.expressions import Constant
 from domains.language.functions.comparands import Comparand, comparand
 from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
 from domains.plan.graph import Parameter, ParameterKind, Reader
+from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import Given, late_value
 from migrations.query.expressions.moments import HiddenParameter, at_moment
 from migrations.query.finish import Finish
@@ -275,7 +278,7 @@ class Binding:
         if bound is not None:
             return bound
         now = (moment or RequestMoment()).at(self._clock) if self._hidden else ""
-        hidden = [at_moment(each.value, now) for each in self._hidden]
+        hidden = [_drawn_or_at(each, now) for each in self._hidden]
         return self._bind_any([each if isinstance(each, list) else [each] for each in given], hidden)
 
     def _of_integers(self, given: Sequence[Any]) -> BoundLookup | None:
@@ -382,6 +385,19 @@ class Binding:
             raise LimitExceeded(f"the look-up names {count} keys, and {KEYS_PER_LOOKUP} are allowed")
         width = len(self.reader.key)
         return tuple(product(*values[:width])), tuple(product(*values[width:]))
+
+
+def _drawn_or_at(hidden: HiddenParameter, now: str) -> Constant:
+    """The value of a hidden parameter: of RAND() and UUID() what their values start from."""
+    name = hidden.parameter.name
+    if not is_drawn(f"@{name}"):
+        return at_moment(hidden.value, now)
+    return Constant(drawing_start("uuid" if name.startswith("%uuid") else "rand"), BIGINT)
+
+
+def drawing_start(function: str) -> int:
+    """What the values of RAND() or UUID() in a request start from."""
+    return uuid1(node=getrandbits(48) | 1 << 40).int if function == "uuid" else getrandbits(64)
 
 
 def _given(parameter: Parameter, values: Sequence[Any]) -> Given:

@@ -191,7 +191,7 @@ class SelectPlans:
     def learn(self, sent: SentSelect, select: PreparedSelect) -> None:
         """What was planned of the schema of now."""
         statement = sent.statement
-        if statement is not None and sent.is_learnt and not statement.params:
+        if statement is not None and sent.is_learnt and not statement.params and not statement.of_now:
             ad_hoc, query = select.ad_hoc, statement.query
             arguments, known = ad_hoc.bind(()), select.for_constants()
             self.known_shapes.learn(sent.sql, ad_hoc.turned, lambda: comparands(query), arguments, known)

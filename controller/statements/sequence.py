@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 from controller.deployment import Listing, MissingProcess, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
+from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
@@ -27,7 +28,7 @@ from domains.plan.packets import Clock
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
-from migrations.statements.constants import check_params, miscounted, scalars
+from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
 from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
@@ -234,6 +235,8 @@ class Statements:
 
     async def _interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
         catalog, now = self._deployment.state.catalog, self._deployment.now()
+        if prepared.draws:
+            prepared = PreparedStatement(with_draws(prepared.parsed, drawing_start))
         quick = prepared.is_bound_quickly(catalog) or len(prepared.parsed.sql) <= SHORT_TEXT
         if (quick and len(params) <= FEW_PARAMETERS) or not self.texts.has_thread:
             return prepared.interpret(catalog, params, now)

@@ -44,6 +44,7 @@ def plan_evaluation(
         definition.relation,
         columns=definition.columns,
         statistics=statistics,
+        drawn=True,
     )
     nodes = [joint.node(index) for index in joint.ancestors(planned.root)]
     ties = {node.index: tied for node in nodes if (tied := _ties(node, joint, state.catalog))}

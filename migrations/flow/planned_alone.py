@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from domains.engine.evaluation import EvaluationPlan
+from domains.errors import Unsupported
 from domains.plan.estimates import Statistics
 from migrations.catalog import ViewDefinition
 from migrations.flow.evaluation_plan import explained, plan_evaluation
@@ -71,6 +72,9 @@ def plan_alone(
 
 def explained_as_view(state: State, definition: ViewDefinition, plan: EvaluationPlan) -> str:
     """How a SELECT is evaluated, and the dataflow that a view of it would have."""
-    after, _ = plan_readers(state, [definition], one_domain)
+    try:
+        after, _ = plan_readers(state, [definition], one_domain)
+    except Unsupported as error:
+        return f"{explained(plan)}\na view of it is not possible: {error.message}"
     view = explain(after.flow, after.flow.readers[definition.name])
     return "\n".join((explained(plan), "a view of it would be", view))

@@ -13,7 +13,7 @@ from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting, row_of_nothing
-from migrations.query.source import late_moment, late_placeholder, rows_of
+from migrations.query.source import late_drawn, late_moment, late_placeholder, rows_of
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 
@@ -82,7 +82,9 @@ class SelectBlock:
             return self.subqueries().replace(part, lambda inner: self.translate(inner, place, aliases))
 
         late = late_placeholder(self.stage, lambda part: self.translate(part, place, aliases))
-        setting = Setting(replace=replacement, placeholder=late, moment=late_moment(self.stage), place=place)
+        drawn = late_drawn(self.stage) if self.context.drawn else None
+        moment = late_moment(self.stage)
+        setting = Setting(replace=replacement, placeholder=late, moment=moment, drawn=drawn, place=place)
         return fold(scalar(node, self.scope, setting), self.context.constants)
 
     def own(self, node: exp.Expr, place: str, aliases: Replacement | None = None) -> Expression:

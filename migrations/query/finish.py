@@ -27,10 +27,11 @@ from domains.language.encoding import encode_order
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.json_rows import page_values
-from domains.language.types import BIGINT, TEXT, Column, Delta, Row, Value
+from domains.language.types import BIGINT, DOUBLE, TEXT, Column, Delta, Row, Value
 from domains.operators.accumulators import accumulator
 from domains.plan.deltas import key_function
-from migrations.query.expressions.late import Given, replaced, with_values
+from migrations.query.expressions.drawing import extended_rows, is_drawn
+from migrations.query.expressions.late import Given, key_of, parameters_in, replaced, with_values
 from migrations.query.expressions.terms import conjunction
 from migrations.query.relation import LateCall, LateGroups, LateMatch, LateParts, Sorting
 
@@ -61,8 +62,8 @@ class Finish:
 
     def answer(self, rows: Sequence[Row], values: Sequence[Given], limit: int | None = None, offset: int = 0) -> Rows:
         """``values`` are those of all of the view's parameters, in their order."""
-        given = tuple((key, values[at]) for key, at in self.places)
-        found = _compiled(self, given)(rows)
+        given = tuple((key, values[at]) for key, at in self.places if not is_drawn(key))
+        found = _compiled(self, given)(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
         count, start = self.limit if limit is None else limit, offset or self.offset
         return found[start : None if count is None else start + count]
 
@@ -111,10 +112,17 @@ MOST_COMPILED = 512
 
 
 @lru_cache(MOST_COMPILED)
-def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[[Sequence[Row]], Rows]:
-    values = dict(given)
+def _compiled(
+    finish: Finish, given: tuple[tuple[str, Given], ...]
+) -> Callable[[Sequence[Row], Sequence[tuple[str, Given]]], Rows]:
+    values: dict[str, Given | Field] = dict(given)
+    drawn = [key for key, _ in finish.places if is_drawn(key)]
+    values |= {key: Field(len(finish.stored) + at, DOUBLE) for at, key in enumerate(drawn)}
     matches = [_match(each, values) for each in finish.late.matches]
-    keeps = _condition(finish.late.conditions, values)
+    draws = [e for e in finish.late.conditions if _draws(e)]
+    keeps = _condition([e for e in finish.late.conditions if e not in draws], values)
+    stays = _condition(draws, values)
+    is_ordered_first = bool(drawn) and not any(_draws(term.expression) for term in finish.order)
     counts = [call("gt", count, Constant(1, BIGINT)) for count in finish.late.single]
     several = compile_predicate(call("or", *counts)) if counts else None
     grouped = None if finish.late.groups is None else _grouping(finish.late.groups, values)
@@ -124,7 +132,14 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
     outputs_apart = _Apart(finish.outputs)
     order_of = _Apart([term.expression for term in finish.order]).key_of
 
-    def answer(rows: Sequence[Row]) -> Rows:
+    def extended(rows: Sequence[Row], seeds: Sequence[tuple[str, Given]]) -> Rows:
+        """With what is drawn for each row, in the order of the answer where that does not depend on it."""
+        if order and is_ordered_first:
+            rows = sorted(rows, key=lambda row: encode_order(order_of(tuple([e(row) for e in order])), descending))
+        found = extended_rows(rows, seeds)
+        return found if stays is None else [row for row in found if stays(row)]
+
+    def answer(rows: Sequence[Row], seeds: Sequence[tuple[str, Given]]) -> Rows:
         for match in matches:
             rows = match(rows)
         found = rows if keeps is None else [row for row in rows if keeps(row)]
@@ -132,6 +147,8 @@ def _compiled(finish: Finish, given: tuple[tuple[str, Given], ...]) -> Callable[
             raise SqlError("a subquery that is a value has more than one row")
         if grouped is not None:
             found = grouped(found)
+        if seeds:
+            found = extended(found, seeds)
         shown = [(tuple([compute(row) for compute in outputs]), row) for row in found]
         if finish.late.distinct:
             told = outputs_apart.told([output for output, _ in shown])
@@ -169,15 +186,19 @@ class _Apart:
         return found
 
 
-def _value(e: Expression, values: Mapping[str, Given]) -> Callable[[Row], Value]:
+def _draws(e: Expression) -> bool:
+    return any(is_drawn(key_of(parameter)) for parameter in parameters_in(e))
+
+
+def _value(e: Expression, values: Mapping[str, Given | Field]) -> Callable[[Row], Value]:
     return compile_expression(with_values(e, values))
 
 
-def _condition(conditions: Sequence[Expression], values: Mapping[str, Given]) -> Callable[[Row], bool] | None:
+def _condition(conditions: Sequence[Expression], values: Mapping[str, Given | Field]) -> Callable[[Row], bool] | None:
     return compile_predicate(with_values(conjunction(conditions), values)) if conditions else None
 
 
-def _match(match: LateMatch, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Rows]:
+def _match(match: LateMatch, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
     """Without the rows of both sides that do not match, and without those of the left side alone that have a match."""
     is_alone = compile_predicate(call("is_null", match.matched))
     meets = _condition(match.conditions, values)
@@ -192,7 +213,7 @@ def _match(match: LateMatch, values: Mapping[str, Given]) -> Callable[[Sequence[
     return matched
 
 
-def _grouping(groups: LateGroups, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Rows]:
+def _grouping(groups: LateGroups, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
     keys = [_value(e, values) for e in groups.group]
     apart = _Apart(groups.group)
     having = _condition(groups.having, values)
@@ -215,7 +236,7 @@ def summarised(late: LateCall, rows: Sequence[Row]) -> Value:
     return _result(late, {})(rows)
 
 
-def _result(late: LateCall, values: Mapping[str, Given]) -> Callable[[Sequence[Row]], Value]:
+def _result(late: LateCall, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Value]:
     """The aggregate's value over the rows of a group."""
     argument = None if late.argument is None else _value(late.argument, values)
     order = [_value(e, values) for e in late.order]

@@ -19,6 +19,7 @@ from domains.plan.estimates import Statistics
 from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp, nodes, position, text_of
+from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import has_parameter, marked_late
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import substituted
@@ -229,10 +230,12 @@ class QueryContext:
     constants: FoldBudget = field(default_factory=FoldBudget)
     statistics: Statistics | None = None
     """Statistics of the tables, for the order of joins. None in a view: see ``joins.py``."""
+    drawn: bool = False
+    """Whether it is the outermost SELECT of one without a view, which may have RAND() and UUID()."""
 
     def inside(self, outer: Around | None, asked: Asked = Asked.ROWS) -> QueryContext:
         """The context of a subquery."""
-        return replace(self, outer=outer, asked=asked)
+        return replace(self, outer=outer, asked=asked, drawn=False)
 
     def with_cte(self, name: str, relation: Relation) -> QueryContext:
         return replace(self, ctes={**self.ctes, name.lower(): relation})
@@ -409,6 +412,16 @@ def refuse_late(relation: Relation) -> None:
         f"{what}, in a subquery, a UNION's branch or a view that another query reads",
         hint="they are worked out when the answer is read: only the outermost query can have them",
     )
+
+
+def refuse_drawn(late: LateParts) -> None:
+    """:raises Unsupported: rows are made of several ones after RAND() or UUID() was drawn for each."""
+    drawn = [slot.name.split()[0][1:].upper() for slot in late.slots if is_drawn(slot.key)]
+    if drawn and (late.groups is not None or late.distinct):
+        raise Unsupported(
+            f"{drawn[0]}() beside DISTINCT, or below an aggregate or GROUP BY",
+            hint="it is drawn for each row of the answer: take DISTINCT or the groups in a query in FROM",
+        )
 
 
 def several_rows(construct: str) -> Unsupported:

@@ -9,12 +9,12 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import fold
-from domains.language.types import Kind, TableSchema
+from domains.language.types import Kind, SqlType, TableSchema
 from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.correlation import Correlations, outer_columns
-from migrations.query.expressions.late import late_parameter, takes_list
+from migrations.query.expressions.late import late_parameter, parameter_call, takes_list
 from migrations.query.expressions.moments import NOW, NOW_NAME, is_sought, moment_of
 from migrations.query.expressions.parameters import (
     Comparison,
@@ -433,6 +433,19 @@ def late_moment(stage: SelectStage) -> Callable[[], Expression]:
         if slot not in stage.slots:
             stage.slots.append(slot)
         return NOW
+
+    return placed
+
+
+def late_drawn(stage: SelectStage) -> Callable[[str, SqlType], Expression]:
+    """RAND() and UUID() in an expression of this stage."""
+
+    def placed(name: str, type: SqlType) -> Expression:
+        call = parameter_call(f"@{name}", type, exact=False)
+        slot = Slot(name, ParameterKind.EQUAL, type, (), moment=call)
+        if slot not in stage.slots:
+            stage.slots.append(slot)
+        return call
 
     return placed
 

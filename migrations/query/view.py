@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,77 +14,28 @@ from domains.plan.traits import is_base
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
-from migrations.parse.reading import exp, nodes, text_of
+from migrations.parse.reading import exp, nodes
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.moments import HiddenParameter
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish
 from migrations.query.plan import distinct, emit, projected, pruned
-from migrations.query.relation import LateCall, QueryContext, Relation, Slot, Sorting, bounded, limited, settled
+from migrations.query.relation import (
+    LateCall,
+    QueryContext,
+    Relation,
+    Slot,
+    Sorting,
+    bounded,
+    limited,
+    refuse_drawn,
+    settled,
+)
 from migrations.query.select import plan_select
 from migrations.query.setops import plan_set_operation, sorted_and_limited
 from migrations.query.source import named_columns
+from migrations.query.sources.hints import partial_by
 from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
-
-# Hints to us: words in a comment behind SELECT that other databases read over.
-#
-# ``SELECT /*+ PARTIAL_BY(user_id) */ … WHERE user_id = ? AND story_id IN (?)`` says by which of its parameters a view
-# is partial: its reader is filled and evicted by user, and a look-up seeks the stories within the user's rows. So the
-# first page of a user is one hole and not one for each story, and the 50 stories that he has not hidden take no entry
-# each.
-#
-# That is asked for and never guessed. It pays where a key of the prefix has few rows, as one user's marks have, and
-# is ruinous where it has many (``tag = ? AND story_id IN (?)``): the text does not tell them apart, and what the rows
-# are like when the view is made says little of what they will be.
-
-_CALL = re.compile(r"\bPARTIAL_BY\b\s*(\([^()]*\))?", re.IGNORECASE)
-_NAME = re.compile(r"`([^`]+)`|(\w+)")
-_USAGE = "write SELECT /*+ PARTIAL_BY(parameter, …) */ …"
-
-
-def partial_by(query: exp.Expr) -> tuple[str, ...] | None:
-    """The names in ``PARTIAL_BY(…)`` behind a query's outermost SELECT (of a UNION its first); None without one.
-
-    Any other hint, such as MySQL's own about its plans, is read over.
-
-    :raises SqlError: it is not written so, stands twice, or in a subquery.
-    """
-    own = _first_select(query).args.get("hint")
-    found: tuple[str, ...] | None = None
-    for hint in (node for node in nodes(query) if isinstance(node, exp.Hint)):
-        for call in _CALL.finditer(_text(hint)):
-            if hint is not own:
-                raise SqlError("PARTIAL_BY in a subquery", hint="it is about the whole view: put it behind its SELECT")
-            if found is not None:
-                raise SqlError("PARTIAL_BY is there twice", hint="one with all names: " + _USAGE)
-            found = _names(call[1])
-    return found
-
-
-def without_hints(query: exp.Query) -> None:
-    """Take all hints out of a query."""
-    for hint in list(query.find_all(exp.Hint)):
-        hint.pop()
-
-
-def _first_select(query: exp.Expr) -> exp.Expr:
-    while isinstance(query, (exp.SetOperation, exp.Subquery)):
-        query = query.this
-    return query
-
-
-def _text(hint: exp.Hint) -> str:
-    # sqlglot keeps a hint that it does not understand as it is written.
-    return " ".join(each if isinstance(each, str) else text_of(each) for each in hint.expressions)
-
-
-def _names(arguments: str | None) -> tuple[str, ...]:
-    parts = [_NAME.fullmatch(part.strip()) for part in (arguments or "()")[1:-1].split(",")]
-    names = tuple(part[1] or part[2] for part in parts if part is not None)
-    if len(names) < len(parts):
-        raise SqlError("PARTIAL_BY wants the names of parameters", hint=_USAGE)
-    return names
-
 
 # A whole query: WITH, and what follows it.
 
@@ -205,6 +155,7 @@ def plan_view(
     columns: Sequence[str] = (),
     meaning: Relation | None = None,
     statistics: Statistics | None = None,
+    drawn: bool = False,
 ) -> PlannedView:
     """Plan a view's SELECT and add its nodes to ``graph``; nothing is added if it fails.
 
@@ -214,7 +165,11 @@ def plan_view(
     :raises SqlError: the text is wrong. :raises Unsupported: right SQL that is not done.
     """
     try:
-        meant = plan_query(relation, QueryContext(catalog, statistics=statistics)) if meaning is None else meaning
+        meant = (
+            plan_query(relation, QueryContext(catalog, statistics=statistics, drawn=drawn))
+            if meaning is None
+            else meaning
+        )
         return _finished(named_columns(meant, columns, name), relation, graph, name)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
@@ -327,6 +282,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
             hint="ask for the aggregate itself",
         )
     plan, late, groups = relation.plan, relation.late, relation.late.groups
+    refuse_drawn(late)
     kept: dict[Expression, str] = {}
 
     def stored(e: Expression, title: str = "") -> Expression:

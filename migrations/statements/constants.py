@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,8 +18,11 @@ from domains.language.temporal import utc_text
 from domains.language.types import BLOB, DATETIME, DOUBLE, TIME, TableColumn, Value, decimal_type
 from migrations.parse.reading import Parsed, exp, makes_of_select, nodes, parse_select, position, text_of
 from migrations.query.expressions import calls, literals
-from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.drawing import drawn_one
+from migrations.query.expressions.moments import own_nodes
+from migrations.query.expressions.scalar import Setting, scalar, seed_of
 from migrations.query.expressions.scope import Scope
+from migrations.query.select import reads_nothing
 
 NO_COLUMNS = Scope(())
 
@@ -164,16 +167,46 @@ def at_time(query: exp.Query, now: str) -> exp.Query:
     if not any(map(_asks_time, nodes(query))):
         return query
     query = query.copy()
-    for select in [node for node in nodes(query) if isinstance(node, exp.Select)]:
-        items = [_named(item) if any(map(_asks_time, nodes(item))) else item for item in select.expressions]
-        select.set("expressions", items)
+    _keep_names(query, _asks_time)
     for node in [node for node in nodes(query) if _asks_time(node)]:
         node.replace(_time(node, now))
     return query
 
 
+# RAND() and UUID() in what has one row for each time that they are written, INSERT's VALUES and SELECT without FROM,
+# are values of the request as well: the row that is logged and archived has the value, and so has the operation.
+
+
+def with_draws(parsed: Parsed, start: Callable[[str], int]) -> Parsed:
+    """The statement with a value drawn for each RAND() and UUID() in its VALUES, or in a SELECT without FROM; itself
+    where there is none. ``start`` gives what the values of a function start from."""
+    if not any(map(calls.is_drawn, _of_one_row(parsed.expression))):
+        return parsed
+    copy = parsed.expression.copy()
+    _keep_names(copy, calls.is_drawn)
+    for node in [node for node in _of_one_row(copy) if calls.is_drawn(node)]:
+        name, parts = calls.spelled(node)
+        value = drawn_one(name, seed_of(name, parts), start(name))
+        number = f"{value:.17e}" if isinstance(value, float) else ""
+        node.replace(exp.Literal.number(number) if number else exp.Literal.string(str(value)))
+    return Parsed(copy, parsed.sql)
+
+
+def _of_one_row(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Insert):
+        values = node.args.get("expression")
+        return list(own_nodes(values)) if isinstance(values, exp.Values) else []
+    return list(nodes(node)) if isinstance(node, exp.Query) and reads_nothing(node) else []
+
+
 def _asks_time(node: exp.Expr) -> bool:
     return calls.asks_time(node) and all(isinstance(part, exp.Literal) for part in calls.spelled(node)[1])
+
+
+def _keep_names(query: exp.Expr, changes: Callable[[exp.Expr], bool]) -> None:
+    for select in [node for node in nodes(query) if isinstance(node, exp.Select)]:
+        items = [_named(item) if any(map(changes, nodes(item))) else item for item in select.expressions]
+        select.set("expressions", items)
 
 
 def _named(item: exp.Expr) -> exp.Expr:

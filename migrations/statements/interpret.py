@@ -10,7 +10,8 @@ from domains.errors import Unsupported
 from domains.language.expressions import Constant
 from domains.language.types import Value
 from migrations.catalog import Catalog
-from migrations.parse.reading import Parsed, exp, parse, text_of
+from migrations.parse.reading import Parsed, exp, nodes, parse, text_of
+from migrations.query.expressions.calls import is_drawn
 from migrations.query.expressions.scalar import Setting
 from migrations.query.select import constant_select, reads_nothing
 from migrations.statements import dml, show
@@ -102,11 +103,15 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
     if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
     timed = at_time(query, now) if _MAY_ASK_TIME.search(parsed.sql) else query
-    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query, now=now)
+    draws = MAY_DRAW.search(parsed.sql) is not None and any(map(is_drawn, nodes(query)))
+    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query or draws, now=now)
 
 
 _MAY_ASK_TIME = re.compile("now|curdate|curtime|current_|localtime|sysdate|utc_|unix_timestamp", re.IGNORECASE)
 """In the text of what :func:`at_time` has something to do for: to go through a tree takes longer."""
+
+
+MAY_DRAW = re.compile(r"rand\s*\(|uuid\s*\(", re.IGNORECASE)
 
 
 def _given(node: exp.Expr, values: tuple[Value, ...]) -> dict[int, Constant]:

@@ -26,7 +26,7 @@ from migrations.query.expressions.scalar import conjuncts
 from migrations.query.expressions.scope import Scope
 from migrations.statements.constants import coerced, constant_of, count_placeholders, parameter, placeholders, scalars
 from migrations.statements.dml import access
-from migrations.statements.interpret import interpret_one, split
+from migrations.statements.interpret import MAY_DRAW, interpret_one, split
 from migrations.statements.names import column_position
 from migrations.statements.statement import Statement, WriteStatement
 from migrations.statements.stored import RowMaker, row_maker, stamps
@@ -199,6 +199,8 @@ class PreparedStatement:
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None
         self._shards = 0
+        self.draws = MAY_DRAW.search(parsed.sql) is not None
+        """Whether RAND() or UUID() may stand in it, for :func:`~migrations.statements.constants.with_draws`."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
     def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:

@@ -129,3 +129,26 @@ async def _fetched(connection: Any, sql: str) -> list[Any]:
     async with connection.cursor() as cursor:
         await cursor.execute(sql)
         return list(await cursor.fetchall())
+
+
+@pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+def test_random_numbers_from_a_seed(tmp_path: Path, mariadb: int) -> None:
+    with asyncio.Runner() as runner, embedded(tmp_path / "data", read_your_writes=True) as db:
+        connection = runner.run(_connected(mariadb))
+        for text in (
+            "CREATE DATABASE IF NOT EXISTS drawing",
+            "USE drawing",
+            "CREATE TABLE r (id INT PRIMARY KEY, n INT)",
+            "INSERT INTO r VALUES (1, 5), (2, 4), (3, 3), (4, 2), (5, 1)",
+        ):
+            runner.run(_fetched(connection, text))
+            if "DATABASE" not in text and "USE" not in text:
+                db.execute(text)
+        for seed in (0, 1, 3, 7, -1, 10**6, 2**31, "NULL", "'5'", "2 + 3"):
+            for text in (
+                f"SELECT id, RAND({seed}) FROM r ORDER BY id",
+                f"SELECT id, RAND({seed}) + n, RAND(4) FROM r WHERE id > 1",
+                f"SELECT RAND({seed})",
+            ):
+                theirs = [tuple(row) for row in runner.run(_fetched(connection, text))]
+                assert [tuple(row) for row in db.execute(text).rows] == theirs, text

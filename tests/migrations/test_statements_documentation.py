@@ -14,7 +14,7 @@ from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import makes_of_select
 from migrations.query.view import plan_view
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, parameterise, verbatim
-from migrations.statements.constants import count_placeholders
+from migrations.statements.constants import count_placeholders, with_draws
 from migrations.statements.definitions.selected import asked
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateView, Explain, PendingWrite, SelectStatement, Statement
@@ -38,7 +38,7 @@ NOT_CALLED = frozenset(OPERATORS.split())
 
 
 def understand(sql: str) -> None:
-    for parsed in split(sql):
+    for parsed in (with_draws(each, lambda _: 7) for each in split(sql)):
         if makes_of_select(parsed.expression):
             select = asked(parsed, CATALOG, (), NOW)
             assert select is not None
@@ -66,7 +66,7 @@ def selects(statement: Statement) -> tuple[SelectStatement, ...]:
 
 def plan_ad_hoc(select: SelectStatement) -> None:
     def plan(view: AdHoc) -> None:
-        plan_view(CATALOG, JointGraph(), view.name, view.definition().relation)
+        plan_view(CATALOG, JointGraph(), view.name, view.definition().relation, drawn=True)
 
     try:
         plan(parameterise(select.query, CATALOG, select.params))

@@ -56,6 +56,8 @@ OPERATORS = frozenset(
 VOLATILE = frozenset(
     ["rand", "uuid", "uuid_short", "random_bytes", "sleep", "last_insert_id", "connection_id", "row_count"]
 )
+DRAWN = frozenset(["rand", "uuid"])
+"""Of these, those that a SELECT without a view may have."""
 SESSION = frozenset(["database", "schema", "user", "current_user", "session_user", "system_user", "version"])
 
 _REFUSED = {
@@ -133,8 +135,19 @@ def asks_time(node: exp.Expr) -> bool:
     return name in CLOCK and not (parts and name in FUNCTIONS)
 
 
+def is_drawn(node: exp.Expr) -> bool:
+    """Whether a node is a call that has another value for each row."""
+    return isinstance(node, exp.Anonymous) and spelled(node)[0] in DRAWN
+
+
 def check(name: str) -> None:
     """:raises Unsupported: the function has another value each time it is asked, is of a session, or is not there."""
+    if name in DRAWN:
+        raise Unsupported(
+            f"{name.upper()}() in a view, below the outermost SELECT, or here in a write: it has no value to be kept",
+            hint="the list, WHERE and ORDER BY of a SELECT without a view, and INSERT's VALUES may have it; or give a "
+            "value for ?",
+        )
     if name in VOLATILE:
         raise Unsupported(f"{name.upper()}(): it has no value that could be kept up to date")
     if name in SESSION:

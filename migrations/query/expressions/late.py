@@ -144,12 +144,12 @@ Given = Value | tuple[Value, ...]
 """The value of a parameter; a tuple for that of an IN list."""
 
 
-def with_values(e: Expression, values: Mapping[str, Given]) -> Expression:
-    """The expression with these values in the place of its parameters, by key."""
+def with_values(e: Expression, values: Mapping[str, Given | Field]) -> Expression:
+    """The expression with these values in the place of its parameters, by key; a field is where the row has it."""
     return fold(_with_values(e, values), FoldBudget())
 
 
-def _with_values(e: Expression, values: Mapping[str, Given]) -> Expression:
+def _with_values(e: Expression, values: Mapping[str, Given | Field]) -> Expression:
     if not isinstance(e, Call):
         return e
     if e.function == PARAMETER:
@@ -175,8 +175,10 @@ def replaced(e: Expression, replacement: Callable[[Call], Expression]) -> Expres
     return e if arguments == e.arguments else Call(e.function, arguments, e.type)
 
 
-def _constant(parameter: Call, value: Given) -> Constant:
+def _constant(parameter: Call, value: Given | Field) -> Expression:
     assert not isinstance(value, tuple), "a list stands in IN alone"
+    if isinstance(value, Field):
+        return Field(value.position, parameter.type)
     type, exact = parameter.type, parameter.arguments[1] == Constant(1, BOOL)
     if value is None:
         return Constant(None, type)

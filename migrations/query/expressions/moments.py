@@ -21,7 +21,7 @@ from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import DATETIME, Kind, SqlType
 from domains.plan.graph import Parameter
 from migrations.parse.reading import children, exp
-from migrations.query.expressions.calls import AGGREGATES, asks_time, spelled
+from migrations.query.expressions.calls import AGGREGATES, DRAWN, asks_time, spelled
 from migrations.query.expressions.late import parameter_call, with_values
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
@@ -57,7 +57,7 @@ def is_moment(node: exp.Expr) -> bool:
 
 def _is_other(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
-        return spelled(node)[0] in AGGREGATES
+        return spelled(node)[0] in AGGREGATES | DRAWN
     return isinstance(node, (exp.Column, exp.Star, exp.Placeholder, exp.Query, exp.AggFunc, exp.Window, exp.Tuple))
 
 

@@ -12,7 +12,7 @@ from domains.errors import Unsupported
 from domains.language.types import SqlType
 from domains.plan.graph import ParameterKind
 from migrations.parse.reading import exp, position, text_of
-from migrations.query.expressions.calls import asks_time
+from migrations.query.expressions.calls import asks_time, is_drawn
 from migrations.query.expressions.moments import is_moment, moment_of, own_nodes
 from migrations.query.relation import Slot
 
@@ -52,8 +52,8 @@ class Comparison:
 
 
 def is_parameterised(node: exp.Expr) -> bool:
-    """Whether a condition has a ``?`` of its own, or asks for the time (those of its subqueries are theirs)."""
-    return any(isinstance(part, exp.Placeholder) or asks_time(part) for part in own_nodes(node))
+    """Whether a condition has a ``?`` of its own, asks for the time, or draws (those of its subqueries are theirs)."""
+    return any(isinstance(part, exp.Placeholder) or asks_time(part) or is_drawn(part) for part in own_nodes(node))
 
 
 def _is_given(node: exp.Expr) -> bool:

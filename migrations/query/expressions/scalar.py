@@ -15,9 +15,10 @@ from domains.errors import SqlError, Unsupported
 from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.rewriting import fold
-from domains.language.types import DATETIME, DOUBLE, TEXT, Kind, decimal_type
-from migrations.parse.reading import exp, text_of
+from domains.language.types import BIGINT, DATETIME, DOUBLE, TEXT, Kind, SqlType, decimal_type
+from migrations.parse.reading import exp, position, text_of
 from migrations.query.expressions import calls, documents, literals
+from migrations.query.expressions.drawing import drawn_name
 from migrations.query.expressions.literals import call, precise
 from migrations.query.expressions.scope import Scope
 
@@ -34,6 +35,8 @@ class Setting:
     """The time that NOW() gives, ``2026-01-31 08:00:00``."""
     moment: Callable[[], Expression] | None = None
     """What NOW() is where the time is that of a request to come; without this and ``now`` it is refused."""
+    drawn: Callable[[str, SqlType], Expression] | None = None
+    """What RAND() and UUID() are, by the name of the call; without it they are refused."""
     place: str = "this place"
     """Named in errors: ``?`` in the SELECT list."""
 
@@ -277,6 +280,9 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
     if calls.asks_time(node):
         return _now(name, parts, setting)
+    if name in calls.DRAWN and setting.drawn is not None:
+        seed = seed_of(name, parts)
+        return setting.drawn(drawn_name(name, position(node), seed), DOUBLE if name == "rand" else TEXT)
     if name in calls.AGGREGATES:
         raise _misplaced(node, setting)
     if name == "interval":
@@ -345,6 +351,20 @@ def _now(name: str, parts: list[exp.Expr], setting: Setting) -> Expression:
             "and give the time when reading",
         )
     return calls.clock(name, setting.moment())
+
+
+def seed_of(name: str, parts: Sequence[exp.Expr]) -> int | None:
+    """The n in RAND(n); None without one."""
+    seed: int | None = None
+    if len(parts) > (name == "rand"):
+        raise SqlError(f"{name.upper()} takes {'one argument at most' if name == 'rand' else 'no arguments'}")
+    if parts:
+        given = None if any(isinstance(part, (exp.Column, exp.Query)) for part in parts[0].walk()) else parts[0]
+        value = None if given is None else fold(functions.call("cast", scalar(given, Scope(())), type=BIGINT))
+        if not isinstance(value, Constant):
+            raise Unsupported("RAND of a seed that is no constant", hint="RAND(7), or RAND()")
+        seed = value.value if isinstance(value.value, int) else 0
+    return seed
 
 
 def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:

@@ -30,7 +30,7 @@ from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import exp, nodes, parse_select, position, refuse_unfaithful, text_of
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
-from migrations.query.view import partial_by, without_hints
+from migrations.query.sources.hints import partial_by, without_hints
 from migrations.statements.adhoc.recognising import Starts
 from migrations.statements.adhoc.supply import (
     KINDS,
