@@ -272,7 +272,7 @@ class Binding:
             return "the view has no parameters"
         return "its parameters are " + ", ".join(f'"{name}"' for name in self._names)
 
-    def _bind(self, given: Sequence[Any], moment: RequestMoment | None) -> BoundLookup:
+    def _bind(self, given: Sequence[Any], moment: RequestMoment | None = None) -> BoundLookup:
         """``given`` has a value, or a list of values, for each parameter; an empty list if it is missing."""
         bound = self._of_integers(given) if self.integers else None
         if bound is not None:
@@ -301,7 +301,7 @@ class Binding:
             lists.append(dict.fromkeys(values))
         return BoundLookup(*self._places(lists))
 
-    def _bind_any(self, given: Sequence[list[Any]], hidden: Sequence[Constant]) -> BoundLookup:
+    def _bind_any(self, given: Sequence[list[Any]], hidden: Sequence[Constant] = ()) -> BoundLookup:
         bound = self._bind_columns(given, hidden)
         if self.finish is None:
             return bound
