@@ -32,7 +32,7 @@ from controller.lookups.binding import Binding, FinishedLookup, RequestMoment, u
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup
 from controller.statements.evaluating import Elsewhere, evaluate
-from controller.statements.listing import info_of, table_of, view_of
+from controller.statements.listing import info_of, stored_table, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
 from controller.statements.shapes import AdHocMode, AskedShapes
@@ -383,7 +383,7 @@ class Serving(ABC):
 
         Raises SchemaChanged if the table was altered since the operation was made: then nothing was done.
         """
-        table = self._target(operation.table)
+        table = self._target_of(stored_table(self.state, operation.table))
         shard = 0
         if len(table.domains) > 1:
             self._turn += 1
@@ -398,10 +398,11 @@ class Serving(ABC):
 
     def _target(self, name: str) -> TableTarget:
         """Raises NotFound with the nearest name."""
-        found = self._targets.get(name.lower())
-        if found is None:
-            state = self.state
-            found = self._targets[name.lower()] = TableTarget.of(table_of(state, name), state.shards)
+        return self._target_of(table_of(self.state, name))
+
+    def _target_of(self, schema: TableSchema) -> TableTarget:
+        if (found := self._targets.get(schema.name.lower())) is None:
+            found = self._targets[schema.name.lower()] = TableTarget.of(schema, self.state.shards)
         return found
 
     @staticmethod

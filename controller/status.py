@@ -63,7 +63,7 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },
         "counters": counters,
-        "tables": {schema.name: _table(dataflow, schema) for schema in state.catalog.tables.values()},
+        "tables": {schema.title: _table(dataflow, schema) for schema in state.catalog.tables.values()},
         "views": {
             name: {
                 "materialization": node.materialization.value,

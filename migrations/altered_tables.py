@@ -53,18 +53,19 @@ def altered_views(state: State, schema: TableSchema, *, cascade: bool = False) -
     :raises StillInUse: there are some; with all of them.
     """
     found = AlteredViews()
-    before = state.catalog.table(schema.name)
+    before = state.catalog.tables[schema.name.lower()]
     # Indexes have no meaning, only a price. A subquery may rely on a key that is unique, and none on one's absence.
     schema = replace(schema, unique=tuple(key for key in before.unique if key in schema.unique))
-    if (before.columns, before.order, before.unique) == (schema.columns, schema.order, schema.unique):
+    seen = [(each.columns, each.order, each.unique, each.title) for each in (before, schema)]
+    if seen[0] == seen[1]:
         return found
     comparison = _Comparison(state, before, schema)
     reasons: dict[str, str] = {}
-    for view in readers_last([state.catalog.views[name.lower()] for name in state.catalog.dependents(schema.name)]):
+    for view in readers_last([state.catalog.views[name.lower()] for name in state.catalog.dependents(before.title)]):
         try:
             after = comparison.after(view)
             what = "read other columns" if before.unique == schema.unique else "rely on a UNIQUE key that has gone"
-            reason = f'it would {what} of "{schema.name}"'
+            reason = f'it would {what} of "{before.title}"'
         except HeadraceError as error:
             after, reason = None, error.message
         if after is None:
@@ -91,6 +92,7 @@ class _Comparison:
         self._aligned = [state.catalog.with_table(each) for each in _aligned_with_types(before, schema)]
         self._graph = state.joint.copy()  # One for all: a number says which node it is only within one graph.
         self._names = new_names(before, schema)
+        self._title = schema.title
 
     def after(self, view: ViewDefinition) -> ViewDefinition | None:
         """The view itself where it stays what it is; else the same view with new names, or None.
@@ -103,9 +105,10 @@ class _Comparison:
                 return view
         except HeadraceError as error:
             refusal = error
-        if self._names and not view.ad_hoc and self._table.name.lower() in view.reads:
+        is_renamed = bool(self._names) or self._title != self._table.title
+        if is_renamed and not view.ad_hoc and self._table.title.lower() in view.reads:
             planned = understand(self._state, view)
-            for query in proposals(view, self._table, self._names, planned, self._columns_of):
+            for query in proposals(view, self._table, self._title, self._names, planned, self._columns_of):
                 if (other := self._called_otherwise(view, query)) is not None:
                     self._after = self._after.with_view(other)
                     self._aligned[1] = self._aligned[1].with_view(other)
@@ -136,7 +139,7 @@ class _Comparison:
         return one == two
 
     def _columns_of(self, name: str) -> Sequence[str]:
-        table = self._before.tables.get(name.lower())
+        table = self._before.named(name)
         if table is not None:
             return [table.columns[at].name for at in table.live()]
         view = self._before.views.get(name.lower())
@@ -199,7 +202,8 @@ def _kept_columns(
                 raise StillInUse(f'{who} view "{old.name}", {lost}', hint="drop or replace these first")
     grown = (*old.columns, *by_name.values())
     one, other = (tuple(TableColumn(each.name, each.type) for each in some) for some in (old.columns, grown))
-    return TableSchema(old.name, one), TableSchema(old.name, other)
+    # Under a name that no table is stored by.
+    return TableSchema(f"\0{old.name}", one, shown=old.name), TableSchema(f"\0{old.name}", other, shown=old.name)
 
 
 def called(views: Sequence[str]) -> str:

@@ -37,6 +37,11 @@ class ViewDefinition:
     def __post_init__(self) -> None:
         object.__setattr__(self, "reads", names_read(self.relation))
 
+    @property
+    def title(self) -> str:
+        """What SQL calls the view."""
+        return self.name
+
 
 def _nothing() -> Mapping[str, TableSchema]:
     return MappingProxyType({})
@@ -52,7 +57,13 @@ def _no_views() -> Mapping[str, ViewDefinition]:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Tables and views by lower-case name, in the order of their creation."""
+    """Tables and views by lower-case name, in the order of their creation.
+
+    A table that RENAME TABLE has given another name stands under the one that it is stored by; :meth:`named` finds it
+    by the one that SQL knows. **Invariant.** Each of the two names one table at a time. The first stays with the table
+    until it is dropped, and successive tables of it are told apart by their generations, so no log, archive, clock or
+    back-up ever takes one table for another.
+    """
 
     tables: Mapping[str, TableSchema] = field(default_factory=_nothing)
     views: Mapping[str, ViewDefinition] = field(default_factory=_no_views)
@@ -62,6 +73,12 @@ class Catalog:
     """Number of dropped tables by lower-case name: the generation of the next table of this name."""
     collation: str = BINARY
     """The collation of texts in a table whose definition gives none; "" as in a recipe's entry."""
+    titles: Mapping[str, str] = field(init=False, compare=False, repr=False)
+    """Tables that were renamed: the lower-case name that SQL knows → the one that the table is stored by."""
+
+    def __post_init__(self) -> None:
+        renamed = {table.shown.lower(): stored for stored, table in self.tables.items() if table.shown}
+        object.__setattr__(self, "titles", renamed)
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
         return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
@@ -71,6 +88,7 @@ class Catalog:
         return replace(self, tables=MappingProxyType({**self.tables, schema.name.lower(): schema}))
 
     def without_table(self, name: str) -> Catalog:
+        """``name`` is the one that the table is stored by."""
         lower = name.lower()
         dropped = MappingProxyType({**self.dropped, lower: self.dropped.get(lower, 0) + 1})
         return replace(
@@ -84,11 +102,24 @@ class Catalog:
         lower = name.lower()
         return replace(self, views=MappingProxyType({k: v for k, v in self.views.items() if k != lower}))
 
+    def named(self, name: str) -> TableSchema | None:
+        """The table that SQL calls so."""
+        lower = name.lower()
+        found = self.tables.get(self.titles.get(lower, lower))
+        return found if found is not None and found.title.lower() == lower else None
+
+    def storage_name(self, name: str) -> str:
+        """The name that a new table of this name is stored by: another one while a table that was renamed has it."""
+        number, free = 2, name
+        while free.lower() in self.tables:
+            free, number = f"{name}~{number}", number + 1
+        return free
+
     def table(self, name: str) -> TableSchema:
         """:raises UnknownName: with the nearest table's name."""
-        found = self.tables.get(name.lower())
+        found = self.named(name)
         if found is None:
-            raise unknown("table", name, (table.name for table in self.tables.values()))
+            raise unknown("table", name, (table.title for table in self.tables.values()))
         return found
 
     def relation(self, name: str) -> TableSchema | ViewDefinition:
@@ -96,11 +127,10 @@ class Catalog:
 
         :raises UnknownName: with the nearest name of either.
         """
-        lower = name.lower()
-        found = self.tables.get(lower) or self.views.get(lower)
+        found = self.named(name) or self.views.get(name.lower())
         if found is None:
             views = (view.name for view in self.views.values() if not view.ad_hoc)
-            raise unknown("table or view", name, [*(table.name for table in self.tables.values()), *views])
+            raise unknown("table or view", name, [*(table.title for table in self.tables.values()), *views])
         return found
 
     def dependents(self, name: str) -> tuple[str, ...]:

@@ -201,14 +201,14 @@ class _Work:
 
     def _free(self, name: str, if_not_exists: bool) -> bool:
         catalog = self.state.catalog
-        there = name.lower() in catalog.tables or name.lower() in catalog.views
+        there = catalog.named(name) is not None or name.lower() in catalog.views
         if there and not if_not_exists:
             raise AlreadyExists(f'"{name}" exists already', hint="use IF NOT EXISTS, or drop it first")
         return not there
 
     def _create_table(self, statement: CreateTableStatement) -> None:
         schema = statement.schema
-        if self._free(schema.name, statement.if_not_exists):
+        if self._free(schema.title, statement.if_not_exists):
             generation = self.state.catalog.dropped.get(schema.name.lower(), 0)
             schema = replace(schema, generation=generation, filled=self.filled)
             self.state.catalog = self.state.catalog.with_table(schema)
@@ -217,7 +217,7 @@ class _Work:
             self._at_table(schema, commands.CreateTable(schema), f"create table {schema.name}")
 
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
-        before = self.state.catalog.table(table)
+        before = self.state.catalog.tables[table.lower()]
         refuse_broken(self.state.catalog, before, schema)
         views = altered_views(self.state, schema, cascade=cascade)
         for view in views.outdated:
@@ -254,11 +254,10 @@ class _Work:
 
     def _drop_table(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog
-        if name.lower() not in catalog.tables:
-            if if_exists:
-                return
-            catalog.table(name)
-        refuse_referred(catalog, name, "dropped")
+        if catalog.named(name) is None and if_exists:
+            return
+        schema = catalog.table(name)
+        refuse_referred(catalog, schema, "dropped")
         views = [catalog.views[view.lower()] for view in catalog.dependents(name)]
         named = [view.name for view in views if not view.ad_hoc]
         if named and not cascade:
@@ -268,8 +267,7 @@ class _Work:
             )
         for view in views:
             self._forget(view)
-        schema = catalog.table(name)
-        self.state.catalog = self.state.catalog.without_table(name)
+        self.state.catalog = self.state.catalog.without_table(schema.name)
         self.meanings.clear()
         self.drops += at_table(schema, self.state.shards, commands.DropTable(schema.name), f"drop table {schema.name}")
 

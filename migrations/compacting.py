@@ -114,6 +114,11 @@ def _effect(
         table = after.catalog.tables.get(name)
         for key in table.foreign_keys if table is not None else ():
             effect.needs.update(owners.get(key.parent.lower(), ()) if key.enforced else ())
+        if table is not None and name not in there and table.shown:  # It is stored so because others were in its place.
+            base = table.shown.lower()
+            effect.needs.update(
+                each for other in there if other == base or other.startswith(f"{base}~") for each in owners[other]
+            )
         own = owners.get(name, [])
         if effect.alters and name in there and name in now:
             # A view has only another text by it: what it stands on is needed if the view is, and not by this entry.
@@ -132,7 +137,8 @@ def _effect(
             effect.needs.update(each for view in before.catalog.dependents(name) for each in owners[view.lower()])
         owners[name] = [number]
     new = [view for name, view in after.catalog.views.items() if before.catalog.views.get(name) is not view]
-    read = {name for view in new for name in view.reads} | {name.lower() for name in entry.readers}
+    titles = after.catalog.titles
+    read = {titles.get(name, name) for view in new for name in view.reads} | {name.lower() for name in entry.readers}
     effect.needs.update(each for name in read for each in owners.get(name, ()) if each != number)
     return effect
 

@@ -40,6 +40,7 @@ def filled(change: Change, rows: Insert) -> Change:
     schema = state.catalog.table(rows.table)
     if not any(_creates(step, schema) for step in change.tables):
         return change  # IF NOT EXISTS, and it does.
+    rows = replace(rows, table=schema.name)
     name, shards = schema.name, state.shards
     made = commands.CreateTable(replace(schema, filling=True))
     checks = at_table(schema, shards, made, f"create table {name}")

@@ -41,18 +41,27 @@ def new_names(before: TableSchema, after: TableSchema) -> dict[str, str]:
 
 
 def proposals(
-    view: ViewDefinition, before: TableSchema, names: Mapping[str, str], planned: PlannedView, columns_of: ColumnsOf
+    view: ViewDefinition,
+    before: TableSchema,
+    title: str,
+    names: Mapping[str, str],
+    planned: PlannedView,
+    columns_of: ColumnsOf,
 ) -> Iterator[exp.Query]:
-    """Queries that may mean after the renaming what the view means before it, the plainest first."""
-    renaming = _Renaming(before, names, columns_of)
+    """Queries that may mean after the renaming what the view means before it, the plainest first.
+
+    ``title`` is what the table is called then, and ``names`` its columns.
+    """
+    renaming = _Renaming(before, title, names, columns_of)
     yield renaming.by_new_names(view.relation, planned)
     yield renaming.by_former_names(view.relation)
 
 
 class _Renaming:
-    def __init__(self, before: TableSchema, names: Mapping[str, str], columns_of: ColumnsOf) -> None:
+    def __init__(self, before: TableSchema, title: str, names: Mapping[str, str], columns_of: ColumnsOf) -> None:
         self._before = before
-        self._table = before.name.lower()
+        self._table = before.title.lower()
+        self._title = title
         self._names = names
         self._columns_of = columns_of
 
@@ -71,7 +80,16 @@ class _Renaming:
         for item, name in named:
             if output_name(item) != name:
                 item.replace(exp.alias_(item.copy(), name, quoted=True))
+        for table in [node for node in nodes(tree) if isinstance(node, exp.Table) and self._is_named(node)]:
+            self._rename(table)
         return _with_named(tree, compared, planned)
+
+    def _rename(self, table: exp.Table) -> None:
+        """Columns may be called by the table's former name, which is its alias now."""
+        if self._title.lower() != self._table:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=table.this.copy()))
+            table.set("this", exp.to_identifier(self._title, quoted=True))
 
     def _is_renamed(self, column: exp.Column) -> bool:
         """Whether a name in the text means a renamed column of the table, by the FROM clauses that it stands in."""
@@ -107,10 +125,14 @@ class _Renaming:
             return [column.name for column in cte.args["alias"].columns] or _outputs(cte.this)
         return self._columns_of(source.name)
 
+    def _is_named(self, node: exp.Table) -> bool:
+        """Whether it is the table, under whatever names."""
+        return node.name.lower() == self._table and _cte(node) is None
+
     def _is_the_table(self, node: exp.Table) -> bool:
         alias = node.args.get("alias")
         has_names = isinstance(alias, exp.TableAlias) and bool(alias.columns)
-        return node.name.lower() == self._table and not has_names and _cte(node) is None
+        return self._is_named(node) and not has_names
 
     # --- the former names ---------------------------------------------------------------------------------------
 
@@ -130,7 +152,7 @@ class _Renaming:
         wanted = [self._before.columns[at].name for at in self._before.live()]
         wanted = [name for name in wanted if name.lower() in said] or wanted[:1]
         for node in [each for each in nodes(tree) if isinstance(each, exp.Table) and self._is_the_table(each)]:
-            table = exp.Table(this=node.this.copy())
+            table = exp.Table(this=exp.to_identifier(self._title, quoted=True))
             items = [self._under_former_name(name) for name in wanted]
             derived = exp.Subquery(
                 this=exp.Select(expressions=items, from_=exp.From(this=table)),

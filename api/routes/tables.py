@@ -72,7 +72,7 @@ def _table(schema: TableSchema) -> dict[str, Any]:
         return [schema.columns[position].name for position in positions]
 
     return {
-        "name": schema.name,
+        "name": schema.title,
         "columns": [
             {
                 "name": column.name,

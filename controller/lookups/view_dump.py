@@ -145,7 +145,7 @@ def _read_by(state: State, definition: ViewDefinition) -> tuple[list[ViewDefinit
         name = pending.pop()
         inner = state.catalog.views.get(name)
         if inner is None:
-            tables[name] = state.catalog.tables[name]
+            tables[name] = state.catalog.table(name)
         elif name not in views:
             views[name] = inner
             pending.extend(sorted(inner.reads))

@@ -14,10 +14,18 @@ from migrations.query.view import PlannedView
 
 def table_of(state: State, name: str) -> TableSchema:
     """Raises NotFound with the nearest name."""
+    schema = state.catalog.named(name)
+    if schema is None:
+        names = [each.title for each in state.catalog.tables.values()]
+        raise NotFound(f'no table "{name}"', hint=_nearest(name, names))
+    return schema
+
+
+def stored_table(state: State, name: str) -> TableSchema:
+    """The table of an operation, which has the name that it is stored by. Raises NotFound where it was dropped."""
     schema = state.catalog.tables.get(name.lower())
     if schema is None:
-        names = [each.name for each in state.catalog.tables.values()]
-        raise NotFound(f'no table "{name}"', hint=_nearest(name, names))
+        raise NotFound(f'no table "{name}"')
     return schema
 
 

@@ -349,7 +349,7 @@ def _names_the_same(sql: str, before: Catalog, after: Catalog) -> bool:
         name = pending.pop()
         seen.add(name)
         view = before.views.get(name)
-        if before.tables.get(name) != after.tables.get(name) or view != after.views.get(name):
+        if before.named(name) != after.named(name) or view != after.views.get(name):
             return False
         if view is not None:
             pending |= view.reads - seen

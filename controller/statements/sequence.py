@@ -186,7 +186,8 @@ class Statements:
                 await self.lists.stop(number)
                 return StatementResult()
             case ShowCreate(name=name, is_view=is_view):
-                text = definition_text(self._deployment.state.catalog.relation(name))
+                catalog = self._deployment.state.catalog
+                text = definition_text(catalog.relation(name), catalog)
                 row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
                 return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
             case Explain(target=str() as view):
@@ -263,7 +264,7 @@ class Statements:
         views = [view.name for view in self._deployment.views() if not view.ad_hoc]
         match statement:
             case ShowTables(full=full):
-                rows = [(schema.name, "BASE TABLE") for schema in self._deployment.tables()]
+                rows = [(schema.title, "BASE TABLE") for schema in self._deployment.tables()]
                 rows = sorted([*rows, *((name, "VIEW") for name in views)])
                 rows = rows if full else [row[:1] for row in rows]
             case ShowViews():

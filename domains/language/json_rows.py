@@ -95,6 +95,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         collation=_collation(document.get("collation")),
         filled=document.get("filled", ""),
         filling=document.get("filling", False),
+        shown=document.get("shown", ""),
     )
 
 

@@ -222,6 +222,13 @@ class TableSchema:
     """Names the CREATE TABLE … AS SELECT that it comes of: no two have one name."""
     filling: bool = False
     """It has rows already and is not decided yet: nobody else knows of it (``control.py``)."""
+    shown: str = ""
+    """The name that SQL has for it since RENAME TABLE; "": ``name``, by which it is stored, logged and archived."""
+
+    @property
+    def title(self) -> str:
+        """The name that SQL has for the table."""
+        return self.shown or self.name
 
     @property
     def shown_key(self) -> tuple[int, ...]:

@@ -141,7 +141,7 @@ def _bases(flow: Dataflow) -> Iterator[tuple[Node, Base]]:
 
 def _ways_into(declared: State, base: Base) -> Iterator[Columns]:
     """The columns of each index that all shards of the table have: declared ones, and those of declared views."""
-    schema = declared.catalog.table(base.table)
+    schema = declared.catalog.tables[base.table.lower()]
     yield schema.primary_key
     yield from declared_indexes(schema)
     for node, other in _bases(declared.flow):

@@ -75,7 +75,38 @@ def parse(sql: str) -> list[Parsed]:
         raise _token_error(sql, error) from None
     if _LONG_NUMBER.search(sql) is not None:
         _refuse_long_numbers(tokens)
-    return [_statement(sql, chunk) for chunk in _split(tokens)]
+    chunks = _split(tokens)
+    return [each for chunk in chunks for each in (_renamings(sql, chunk) or [_statement(sql, chunk)])]
+
+
+def _renamings(sql: str, tokens: list[Token]) -> list[Parsed]:
+    """``RENAME TABLE a TO b, c TO d`` is one ALTER TABLE after the other; [] for anything else.
+
+    Definitions that follow one another are one migration, so that two tables can have each other's names.
+    """
+    if tokens[0].text.upper() != "RENAME":
+        return []
+    # The tokenizer takes what is behind this word for one text.
+    start = tokens[0].end + 1
+    rest = sql[start : tokens[-1].end + 1]
+    inner = DIALECT.tokenize(rest)
+    if not inner or inner[0].text.upper() not in ("TABLE", "TABLES"):
+        return []
+    pairs: list[list[Token]] = [[]]
+    for token in inner[1:]:
+        if token.token_type == TokenType.COMMA:
+            pairs.append([])
+        else:
+            pairs[-1].append(token)
+    found: list[Parsed] = []
+    for pair in pairs:
+        at = next((at for at, token in enumerate(pair) if token.text.upper() == "TO" and at), 0)
+        if not 0 < at < len(pair) - 1 or pair[at].token_type in _SPELLED:
+            place = (pair or inner)[-1]
+            raise _syntax_error(sql, start + place.start, f'expected RENAME TABLE a TO b, found "{place.text}"')
+        old, new = (rest[some[0].start : some[-1].end + 1] for some in (pair[:at], pair[at + 1 :]))
+        found += parse(f"ALTER TABLE {old} RENAME TO {new}")
+    return found
 
 
 def parse_select(sql: str) -> exp.Query:

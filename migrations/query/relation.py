@@ -268,7 +268,7 @@ def _first_table(query: exp.Expr, catalog: Catalog) -> TableSchema | None:
     ctes = {node.alias.lower() for node in nodes(query) if isinstance(node, exp.CTE)}
     names = [node.name.lower() for node in nodes(query) if isinstance(node, exp.Table)]
     for name in sorted(names, key=lambda each: each in ctes):  # A CTE may have a table's name, and read it.
-        found = catalog.tables.get(name)
+        found = catalog.named(name)
         if found is None and name in catalog.views:
             found = _first_table(catalog.views[name].relation, catalog)
         if found is not None:

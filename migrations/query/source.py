@@ -135,8 +135,9 @@ class FromClause:
         if name.lower() == "dual":
             raise Unsupported("DUAL joined with other tables")
         ctes = self._context.ctes
-        if ctes and name.lower() not in {*self._context.catalog.tables, *self._context.catalog.views}:
-            known = [t.name for t in self._context.catalog.tables.values()] + list(ctes)
+        catalog = self._context.catalog
+        if ctes and catalog.named(name) is None and name.lower() not in catalog.views:
+            known = [table.title for table in catalog.tables.values()] + list(ctes)
             raise unknown("table or view", name, known)
         return self._context.catalog.relation(name)
 

@@ -210,7 +210,7 @@ def _owner(column: exp.Column, by_name: dict[str, exp.Table], catalog: Catalog) 
         return next(iter(by_name.values()))
     having = []
     for table in by_name.values():
-        known = catalog.tables.get(table.name.lower())
+        known = catalog.named(table.name)
         if known is not None and known.position(column.name) is not None:
             having.append(table)
     if len(having) != 1:
@@ -233,7 +233,7 @@ def _refuse_unsure(verb: str, schema: TableSchema, target: exp.Table, source: ex
     sides = {str(join.args.get("side") or "").upper() for join in source.args.get("joins") or ()} - {""}
     if not schema.primary_key and sides and not (target is source and sides == {"LEFT"}):
         raise Unsupported(
-            f'{verb} of table "{schema.name}", which has no PRIMARY KEY, on the side of an outer join that may be '
+            f'{verb} of table "{schema.title}", which has no PRIMARY KEY, on the side of an outer join that may be '
             "missing",
             hint="use an inner join",
         )

@@ -199,9 +199,9 @@ def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
         raise SqlError("TRUNCATE wants one table")
     if tables[0].args.get("partition"):
         raise Unsupported("TRUNCATE with PARTITION")
-    name = written_table(catalog, tables[0]).name
-    refuse_referred(catalog, name, "truncated")
-    return WriteStatement(Delete(name, None))
+    schema = written_table(catalog, tables[0])
+    refuse_referred(catalog, schema, "truncated")
+    return WriteStatement(Delete(schema.name, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ def _needs_row(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, catalog:
     own = {part.alias_or_name.lower() for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE)}
     outer = _names(schema)
     for part in subquery.find_all(exp.Table):
-        read = catalog.tables.get(part.name.lower())
+        read = catalog.named(part.name)
         if read is not None:
             outer -= _names(read)
     for column in subquery.find_all(exp.Column):

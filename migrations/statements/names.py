@@ -57,11 +57,10 @@ def new_relation_name(node: exp.Expr, what: str) -> str:
 
 def existing(catalog: Catalog, name: str) -> str | None:
     """``table "t"`` or ``view "v"``, whichever has this name."""
-    lower = name.lower()
-    if lower in catalog.tables:
-        return f'table "{catalog.tables[lower].name}"'
-    if lower in catalog.views:
-        return f'view "{catalog.views[lower].name}"'
+    if (table := catalog.named(name)) is not None:
+        return f'table "{table.title}"'
+    if name.lower() in catalog.views:
+        return f'view "{catalog.views[name.lower()].name}"'
     return None
 
 
@@ -80,7 +79,7 @@ def column_position(schema: TableSchema, name: str, node: exp.Expr | None = None
     position = schema.position(name)
     if position is None:
         names = (schema.columns[at].name for at in schema.live())
-        raise located(unknown("column", f"{schema.name}.{name}", names, like=name), node)
+        raise located(unknown("column", f"{schema.title}.{name}", names, like=name), node)
     return position
 
 
@@ -121,6 +120,6 @@ def written_table(catalog: Catalog, node: exp.Expr) -> TableSchema:
     :raises UnknownName: with the nearest table.
     """
     name = relation_name(node)
-    if name.lower() in catalog.views and name.lower() not in catalog.tables:
+    if name.lower() in catalog.views and catalog.named(name) is None:
         raise Unsupported(f'writing to view "{name}"', hint="write to the tables that it reads")
     return known_table(catalog, node)

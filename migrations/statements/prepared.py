@@ -211,7 +211,7 @@ class PreparedStatement:
             return WriteStatement(template.bind(scalars(arguments), now))
         statement = interpret_one(self.parsed, catalog, params, now)
         if self.is_write and isinstance(statement, WriteStatement):
-            schema = catalog.table(statement.operation.table)
+            schema = catalog.tables[statement.operation.table.lower()]
             self._template = template_of(self.parsed.expression, schema, statement.operation)
             self._shards = catalog.shards
         return statement

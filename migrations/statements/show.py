@@ -50,7 +50,7 @@ def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCrea
     if what == "VIEWS":
         return _chosen(ShowViews(), node, setting)
     if what == "COLUMNS":
-        return _chosen(Describe(known_relation(catalog, node.args["target"]).name, full), node, setting)
+        return _chosen(Describe(known_relation(catalog, node.args["target"]).title, full), node, setting)
     if what == "QUERIES":
         return _chosen(ShowQueries(), node, setting)
     if what == "PROCESSLIST":
@@ -69,8 +69,8 @@ def _show_create(node: exp.Expr, catalog: Catalog, what: str) -> ShowCreate:
     relation = known_relation(catalog, target)
     is_view = isinstance(relation, ViewDefinition)
     if what == "CREATE VIEW" and not is_view:
-        raise SqlError(f'"{relation.name}" is a table', hint=f"SHOW CREATE TABLE {relation.name}")
-    return ShowCreate(relation.name, is_view)
+        raise SqlError(f'"{relation.title}" is a table', hint=f"SHOW CREATE TABLE {relation.title}")
+    return ShowCreate(relation.title, is_view)
 
 
 S = TypeVar("S", bound=Shown)
@@ -120,7 +120,7 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
     if target.args.get("partition") is not None:
         raise Unsupported("partitions of a table", hint=f"DESCRIBE {target.name}")
-    name = known_relation(catalog, target).name
+    name = known_relation(catalog, target).title
     explaining = parsed.sql[:7].upper() == "EXPLAIN"
     if explaining and name.lower() in catalog.views and node.args.get("like") is None:
         return Explain(name)

@@ -207,13 +207,19 @@ class Execution:
         self.tally.counts["keys and NOT NULL added"] += 1
 
     def _rename_columns(self, renamed: RenameColumns) -> None:
-        """Views keep their answers, whatever their tables' columns are called."""
+        """Views keep their answers, whatever their tables and these tables' columns are called."""
         random = Random(renamed.salt)
         self._statement(renamed.text())
+        elsewhere = f"{renamed.table}_elsewhere" if random.random() < 0.5 else ""
+        if elsewhere:
+            self._statement(f"RENAME TABLE {renamed.table} TO {elsewhere}")
+            self.tally.counts["tables renamed"] += 1
         self.tally.counts["columns renamed"] += 1
         if random.random() < 0.3:
             self._perform(Restart())
         self._compare(random, every=random.random() < 0.3)
+        if elsewhere:
+            self._statement(f"RENAME TABLE {elsewhere} TO {renamed.table}")
         self._statement(renamed.text(back=True))
 
     def _write(self, write: Insert | Update | Delete) -> None:

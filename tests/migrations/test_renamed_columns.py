@@ -33,7 +33,10 @@ def after(*statements: str) -> State:
 
 def texts(state: State) -> list[str]:
     """The SELECTs of the views, without backquotes."""
-    return [definition_text(view).split(" AS ", 1)[1].replace("`", "") for view in state.catalog.views.values()]
+    return [
+        definition_text(view, state.catalog).split(" AS ", 1)[1].replace("`", "")
+        for view in state.catalog.views.values()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,47 @@ def test_what_else_an_alter_does_is_refused_as_it_is_without_the_renaming() -> N
     # The derived table of former names has no more of them than the view reads.
     view = "CREATE VIEW v AS SELECT s.score, name FROM stories AS s JOIN people USING (author)"
     assert len(texts(after(view, RENAMED, "ALTER TABLE stories DROP COLUMN title"))) == 1
+
+
+def test_a_table_that_is_renamed_is_read_under_its_new_name() -> None:
+    renamed = "RENAME TABLE stories TO articles"
+    for query, expected in (
+        (
+            "SELECT stories.id FROM stories JOIN people USING (author) WHERE author = ?",
+            "SELECT stories.id FROM articles AS stories JOIN people USING (author) WHERE author = ?",
+        ),
+        (
+            "WITH stories AS (SELECT author FROM stories AS s) SELECT author FROM stories",
+            "WITH stories AS (SELECT author FROM articles AS s) SELECT author FROM stories",
+        ),
+        # A part of WITH is called as the table is now.
+        ("WITH people AS (SELECT id FROM stories) SELECT id FROM people", None),
+    ):
+        view = f"CREATE EXT VIEW v AS {query}"
+        assert texts(after(view, renamed)) == [expected or query.replace("stories", "articles AS stories")]
+        both = "ALTER TABLE stories RENAME TO articles, RENAME COLUMN author TO writer, RENAME COLUMN id TO `key`"
+        assert readers(after(view, both))[0][2:] == readers(after(view))[0][2:]
+    with pytest.raises(StillInUse):
+        after("CREATE VIEW v AS WITH articles AS (SELECT name FROM people) SELECT id FROM stories, articles", renamed)
+    swap = "RENAME TABLE people TO swap, stories TO people, swap TO stories"
+    state = after("CREATE VIEW v AS SELECT score, name FROM stories JOIN people ON people.author = id", swap)
+    assert texts(state) == ["SELECT score, name FROM people AS stories JOIN stories AS people ON people.author = id"]
+    assert [(table.name, table.title) for table in state.catalog.tables.values()] == [
+        ("stories", "people"),
+        ("people", "stories"),
+    ]
+
+
+def test_a_name_that_is_free_again_is_that_of_another_table() -> None:
+    made = "CREATE TABLE stories (x INT PRIMARY KEY)"
+    dropped = ("RENAME TABLE stories TO articles", made, "DROP TABLE stories", made, "DROP TABLE articles")
+    state = after(*dropped)
+    known = [(table.name, table.title, table.generation) for table in state.catalog.tables.values()]
+    assert known == [("people", "people", 0), ("stories~2", "stories", 1)]
+    state = after(*dropped, "DROP TABLE stories", made)
+    known = [(table.name, table.title, table.generation) for table in state.catalog.tables.values()]
+    assert known == [("people", "people", 0), ("stories", "stories", 1)]
+    assert made_short(of(*TABLES, *dropped, *["CREATE TABLE u (x INT)", "DROP TABLE u"] * 20)) is not None
 
 
 def test_a_recipe_with_renamings_is_played_again_and_made_short() -> None:

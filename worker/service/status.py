@@ -140,7 +140,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
         "held": len(host.held),
         "counters": asdict(domain.counters),
         "tables": {
-            schema.name: {
+            schema.title: {
                 "rows": domain.store.table(schema.name).row_count,
                 "position": domain.store.position(schema.name),
                 "base": domain.base_name(schema),

@@ -143,7 +143,7 @@ class Overview:
 
     def _names(self) -> list[str]:
         return (
-            [] if self._directory.cluster is None else [t.name for t in self._directory.state.catalog.tables.values()]
+            [] if self._directory.cluster is None else [t.title for t in self._directory.state.catalog.tables.values()]
         )
 
 

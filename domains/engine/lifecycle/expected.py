@@ -105,7 +105,7 @@ class _KeyToCome:
             if parent.name.lower() == key.parent.lower():
                 places = [parent.position(name) for name in key.key]
                 self._unique = tuple([at for at in places if at is not None])
-                assert len(self._unique) == len(places), f"{parent.name} is stored without what {key.name} names"
+                assert len(self._unique) == len(places), f"{parent.title} is stored without what {key.name} names"
                 self._parent = store.table(parent.name)
                 self._parent_key = key_function(self._unique, collations_of(parent.columns))
 
@@ -136,7 +136,7 @@ class _KeyToCome:
         for key, count in _counted(self._child, self._key.columns, self._child_key, gone, own).items():
             if count > 0:
                 yield (
-                    f'by foreign key "{self._key.name}" {count} rows of "{self._schema.name}" name the row '
+                    f'by foreign key "{self._key.name}" {count} rows of "{self._schema.title}" name the row '
                     f'{_shown(gone[key], live)} of "{self._key.parent}"'
                 )
 
@@ -182,7 +182,7 @@ class Expected:
             why = next(self._several(self._stored.row_count + sum(weight for _, weight in deltas)), "")
         if why:
             raise ConstraintViolation(
-                f'an ALTER TABLE of "{self._schema.name}" that is being carried out asks for more: {why}',
+                f'an ALTER TABLE of "{self._schema.title}" that is being carried out asks for more: {why}',
                 hint="write what the new definition allows, or wait for the end of the migration, or cancel it",
             )
 
@@ -201,7 +201,7 @@ class Expected:
             named = list(self._broken)[:NAMED_ROWS]
             more = ", and more" if len(self._broken) > NAMED_ROWS or self._cursor is not None else ""
             raise ConstraintViolation(
-                f'rows of table "{self._schema.name}" are in the way: {"; ".join(named)}{more}',
+                f'rows of table "{self._schema.title}" are in the way: {"; ".join(named)}{more}',
                 hint="change or delete these rows, and ask again",
             )
         return Progress(len(rows), self._cursor is None)

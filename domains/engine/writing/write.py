@@ -176,13 +176,13 @@ class TableChange:
             if row[position] is None:
                 name = self.schema.columns[position].name
                 raise ConstraintViolation(
-                    f'row {number}: column "{name}" of table "{self.schema.name}" must not be NULL',
+                    f'row {number}: column "{name}" of table "{self.schema.title}" must not be NULL',
                     hint="give it a value, or a DEFAULT in the table",
                 )
         for check, condition in self._checks:
             if condition(row) == 0:
                 raise ConstraintViolation(
-                    f'row {number}: check "{check.name}" of table "{self.schema.name}" does not hold: '
+                    f'row {number}: check "{check.name}" of table "{self.schema.title}" does not hold: '
                     f"{check.condition.sql}",
                     hint="give values that it is true for",
                 )
@@ -193,7 +193,7 @@ class TableChange:
         deltas = list(self.deltas.items())
         misfit = self.written.types.misfit([row for row, weight in deltas if weight > 0])  # Whoever sent the rows.
         if misfit is not None:
-            raise TypeViolation(f'table "{self.schema.name}": {misfit[1]}')
+            raise TypeViolation(f'table "{self.schema.title}": {misfit[1]}')
         return deltas
 
     def _check_shard(self) -> None:
@@ -205,8 +205,8 @@ class TableChange:
         for row, weight in self.deltas.items():
             if weight > 0 and shard_of(row[column], self.shards, collation) != self.shard:
                 raise ConstraintViolation(
-                    f'column "{self.schema.columns[column].name}" of table "{self.schema.name}" decides where a row is '
-                    f"stored, and {row[column]!r} belongs elsewhere",
+                    f'column "{self.schema.columns[column].name}" of table "{self.schema.title}" decides where a row '
+                    f"is stored, and {row[column]!r} belongs elsewhere",
                     hint="DELETE the row and INSERT it again with the new value",
                 )
 
@@ -215,7 +215,7 @@ class TableChange:
         values = ", ".join(repr(row[c]) for c in columns)
         kind = "primary key" if columns == self.schema.shown_key else "unique key"
         return ConstraintViolation(
-            f'row {number}: {kind} {names} of table "{self.schema.name}" has the value {values} already',
+            f'row {number}: {kind} {names} of table "{self.schema.title}" has the value {values} already',
             hint="use INSERT IGNORE, REPLACE or ON DUPLICATE KEY UPDATE where that is meant",
         )
 

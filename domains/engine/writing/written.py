@@ -76,7 +76,7 @@ class KeyReference:
                 own, others = (collations_of(schema.columns) for schema in (child, parent))
                 keys = key_function(columns, own), key_function(unique, others)
                 return cls(key, child.name, columns, parent.name, unique, *keys)
-        raise AssertionError(f"foreign key {key.name} names no unique key of {parent.name}")
+        raise AssertionError(f"foreign key {key.name} names no unique key of {parent.title}")
 
 
 class WrittenTables(dict[str, WrittenTable]):

@@ -84,8 +84,7 @@ def cte_names(query: exp.Expr) -> frozenset[str]:
 def _item(node: exp.Expr, catalog: Catalog, shadowed: frozenset[str]) -> list[SourceName]:
     relation: TableSchema | ViewDefinition | None = None
     if isinstance(node, exp.Table) and node.name.lower() not in shadowed:
-        lower = node.name.lower()
-        relation = catalog.tables.get(lower) or catalog.views.get(lower)
+        relation = catalog.named(node.name) or catalog.views.get(node.name.lower())
     names = [SourceName(node.alias_or_name.lower(), relation)]
     for join in node.args.get("joins") or ():
         names = _joined(names, join, catalog, shadowed)

@@ -44,7 +44,7 @@ from migrations.statements.definitions.keys import (
 )
 from migrations.statements.definitions.modify import default_changed, modified, placed, renamed
 from migrations.statements.definitions.sharded import refuse_dropping
-from migrations.statements.names import column_position, known_table
+from migrations.statements.names import column_position, known_table, new_relation_name, refuse_existing
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 
 
@@ -62,6 +62,9 @@ def alter_table(parsed: Parsed, catalog: Catalog, now: str = "") -> AlterTableSt
         schema = _with_option(schema, option)
     actions = alter.args.get("actions") or []
     for action in actions:
+        if isinstance(action, exp.AlterRename):
+            schema = _renamed_table(schema, new_relation_name(action.this, "table"), catalog)
+            continue
         schema = _act(schema, action, catalog.shards, now)
         if isinstance(action, exp.AddConstraint | exp.ColumnDef):
             items = action.expressions if isinstance(action, exp.AddConstraint) else [action]
@@ -143,13 +146,20 @@ def _act(schema: TableSchema, action: exp.Expr, shards: int, now: str) -> TableS
         for part in action.expressions:
             schema = with_key(schema, part, shards)
         return schema
-    names: dict[type[exp.Expr], str] = {
-        exp.AlterRename: "RENAME TO",
-    }
     raise Unsupported(
-        f"ALTER TABLE … {names.get(type(action)) or words(action)}",
+        f"ALTER TABLE … {words(action)}",
         hint="columns and indexes can be added, changed and dropped",
     )
+
+
+def _renamed_table(schema: TableSchema, name: str, catalog: Catalog) -> TableSchema:
+    """The schema with another name in SQL. The table stays stored by the one that it has (``Catalog``).
+
+    :raises AlreadyExists: a table or view has the new name.
+    """
+    if name.lower() != schema.title.lower():
+        refuse_existing(catalog, name)
+    return replace(schema, shown="" if name == schema.name else name)
 
 
 def _add_column(schema: TableSchema, definition: exp.ColumnDef, shards: int, now: str) -> TableSchema:
@@ -166,10 +176,10 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef, shards: int, now
     if schema.position(column.name) is not None:
         if definition.args.get("exists"):
             return schema
-        raise AlreadyExists(f'column "{schema.name}.{column.name}" exists')
+        raise AlreadyExists(f'column "{schema.title}.{column.name}" exists')
     if len(schema.columns) >= MOST_COLUMNS:
         raise LimitExceeded(
-            f'table "{schema.name}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
+            f'table "{schema.title}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
         )
     at = len(schema.columns)
     added = replace(schema, columns=(*schema.columns, _padded(column, now)))
@@ -203,18 +213,18 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
     if drop.args.get("exists") and schema.position(named.name) is None:
         return schema
     at = column_position(schema, named.name, named)
-    shown = f'column "{schema.name}.{schema.columns[at].name}"'
+    shown = f'column "{schema.title}.{schema.columns[at].name}"'
     refuse_dropping(schema, at)
     refuse_read(schema, at, "dropped")
     if at in schema.primary_key:
         raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
     for columns, key in zip(schema.unique, schema.unique_names, strict=True):
         if at in columns:
-            raise StillInUse(f'{shown} is in key "{key}"', hint=f"DROP INDEX `{key}` ON {schema.name} first")
+            raise StillInUse(f'{shown} is in key "{key}"', hint=f"DROP INDEX `{key}` ON {schema.title} first")
     for columns, index in zip(schema.indexes, schema.index_names, strict=True):
         if at in columns:
-            raise StillInUse(f'{shown} is in index "{index}"', hint=f"DROP INDEX {index} ON {schema.name} first")
+            raise StillInUse(f'{shown} is in index "{index}"', hint=f"DROP INDEX {index} ON {schema.title} first")
     if len(schema.live()) == 1:
-        raise SqlError(f'{shown} is the last column of "{schema.name}"', hint=f"DROP TABLE {schema.name}")
+        raise SqlError(f'{shown} is the last column of "{schema.title}"', hint=f"DROP TABLE {schema.title}")
     dropped = replace(schema.columns[at], dropped=True)
     return replace(schema, columns=(*schema.columns[:at], dropped, *schema.columns[at + 1 :]))

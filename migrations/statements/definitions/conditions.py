@@ -77,10 +77,10 @@ def with_check(schema: TableSchema, condition: exp.Expr, name: str = "") -> Tabl
     """
     taken = {check.name.lower() for check in schema.checks}
     if name and name.lower() in taken:
-        raise AlreadyExists(f'check "{name}" of table "{schema.name}" exists')
+        raise AlreadyExists(f'check "{name}" of table "{schema.title}" exists')
     number = 1
     while not name or (name.lower() in taken and number > 1):
-        candidate, number = f"{schema.name}_chk_{number}", number + 1
+        candidate, number = f"{schema.title}_chk_{number}", number + 1
         name = "" if candidate.lower() in taken else candidate
     expression = over_row(schema, condition, "CHECK")
     check = Check(checked(name, "check"), stored_expression(text_of(condition), expression))
@@ -99,8 +99,8 @@ def refuse_read(schema: TableSchema, at: int, what: str) -> None:
     for check in schema.checks:
         if at in _reads(check.condition):
             raise StillInUse(
-                f'check "{check.name}" reads column "{schema.name}.{name}", which cannot be {what}',
-                hint=f"ALTER TABLE {schema.name} DROP CHECK {check.name} first",
+                f'check "{check.name}" reads column "{schema.title}.{name}", which cannot be {what}',
+                hint=f"ALTER TABLE {schema.title} DROP CHECK {check.name} first",
             )
     for column in _generated(schema):
         if column.generated is not None and at in _reads(column.generated):
@@ -110,8 +110,8 @@ def refuse_read(schema: TableSchema, at: int, what: str) -> None:
                     hint="DROP INDEX first",
                 )
             raise StillInUse(
-                f'generated column "{column.name}" reads column "{schema.name}.{name}", which cannot be {what}',
-                hint=f"ALTER TABLE {schema.name} DROP COLUMN {column.name} first",
+                f'generated column "{column.name}" reads column "{schema.title}.{name}", which cannot be {what}',
+                hint=f"ALTER TABLE {schema.title} DROP COLUMN {column.name} first",
             )
 
 

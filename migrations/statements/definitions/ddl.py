@@ -52,11 +52,11 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if create.args.get("expression") is not None:
         raise Unsupported("CREATE TABLE … AS SELECT as a migration", hint="send it as a statement: POST /v1/sql")
     if_not_exists = bool(create.args.get("exists"))
-    if not if_not_exists or name.lower() not in catalog.tables:
+    if not if_not_exists or catalog.named(name) is None:
         refuse_existing(catalog, name)
     like = _like(create)
     if like is not None:
-        text = table_text(replace(known_table(catalog, like), name=name, foreign_keys=()))
+        text = table_text(replace(known_table(catalog, like), name=name, shown="", foreign_keys=()))
         (parsed,) = parse(text)
         create = parsed.expression
         collation = _table_collation(create, replace(catalog, collation=BINARY))
@@ -65,6 +65,8 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
     schema = sharded(_schema(name, create.this.expressions, collation), parsed.sharding, catalog.shards)
+    if (stored := catalog.storage_name(name)) != name and catalog.named(name) is None:
+        schema = replace(schema, name=stored, shown=name)
     return CreateTableStatement(with_foreign_keys(schema, create.this.expressions, catalog), if_not_exists)
 
 
@@ -90,13 +92,13 @@ def _like(create: exp.Expr) -> exp.Expr | None:
 
 def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
     name, if_exists = _dropped(parsed)
-    if name.lower() in catalog.tables:
-        return DropTableStatement(catalog.tables[name.lower()].name, if_exists, _cascades(parsed))
+    if (table := catalog.named(name)) is not None:
+        return DropTableStatement(table.title, if_exists, _cascades(parsed))
     if if_exists:
         return DropTableStatement(name, if_exists)
     if name.lower() in catalog.views:
         raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
-    known = (table.name for table in catalog.tables.values())
+    known = (each.title for each in catalog.tables.values())
     raise located(unknown("table", name, known), parsed.expression.args["tables"][0])
 
 
@@ -114,7 +116,7 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
         columns = tuple(checked(column.name, "column") for column in create.this.expressions)
         _refuse_duplicates(columns)
     or_replace, if_not_exists = bool(create.args.get("replace")), bool(create.args.get("exists"))
-    if name.lower() in catalog.tables or not (or_replace or if_not_exists):
+    if catalog.named(name) is not None or not (or_replace or if_not_exists):
         refuse_existing(catalog, name)
     # Played again, the text meets the catalog of that moment, and is the same query again.
     kept, meaning = frozen(catalog, query)
@@ -128,7 +130,7 @@ def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
         return DropView(catalog.views[name.lower()].name, if_exists, _cascades(parsed))
     if if_exists:
         return DropView(name, if_exists)
-    if name.lower() in catalog.tables:
+    if catalog.named(name) is not None:
         raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
     known = (view.name for view in catalog.views.values() if not view.ad_hoc)
     raise located(unknown("view", name, known), parsed.expression.args["tables"][0])
@@ -218,14 +220,16 @@ def _schema(name: str, items: list[exp.Expr], collation: Collation | None) -> Ta
 def limited(schema: TableSchema) -> TableSchema:
     """:raises LimitExceeded: it has too many indexes."""
     if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
-        raise LimitExceeded(f'table "{schema.name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
+        raise LimitExceeded(f'table "{schema.title}" has too many indexes', hint=f"at most {MOST_INDEXES}")
     return schema
 
 
 def _with_column_keys(schema: TableSchema, declared: list[ColumnDeclaration]) -> TableSchema:
     primary = tuple(at for at, declaration in enumerate(declared) if declaration.primary)
     if len(primary) > 1:
-        raise SqlError(f'table "{schema.name}" has two primary keys', hint="write PRIMARY KEY (a, b) after the columns")
+        raise SqlError(
+            f'table "{schema.title}" has two primary keys', hint="write PRIMARY KEY (a, b) after the columns"
+        )
     unique = tuple((at,) for at, declaration in enumerate(declared) if declaration.unique)
     for at in (*primary, *(at for (at,) in unique)):
         refuse_json_key(schema.columns[at], "PRIMARY KEY" if at in primary else "UNIQUE")
@@ -239,7 +243,7 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
     """The schema with one PRIMARY KEY, UNIQUE or KEY clause of CREATE TABLE."""
     if isinstance(item, exp.PrimaryKey):
         if schema.primary_key:
-            raise SqlError(f'table "{schema.name}" has two primary keys')
+            raise SqlError(f'table "{schema.title}" has two primary keys')
         return replace(schema, primary_key=key_columns(schema, item.expressions, "PRIMARY KEY"))
     if isinstance(item, exp.UniqueColumnConstraint):
         schema, columns = with_parts(schema, item.this.expressions if item.this is not None else [], "UNIQUE")
@@ -318,7 +322,7 @@ def with_names(schema: TableSchema) -> TableSchema:
 def _key_name(schema: TableSchema, columns: tuple[int, ...], name: str) -> str:
     taken = {known.lower() for known in (*schema.index_names, *schema.unique_names, "PRIMARY")}
     if name and name.lower() in taken:
-        raise AlreadyExists(f'index "{name}" of table "{schema.name}" exists')
+        raise AlreadyExists(f'index "{name}" of table "{schema.title}" exists')
     first, number = schema.columns[columns[0]], 2
     base = first.name if not first.hidden else "functional_index" if first.name[0] == "(" else first.name.split("(")[0]
     name = checked(name, "index") if name else base
@@ -340,7 +344,7 @@ def _with_not_null_key(schema: TableSchema) -> TableSchema:
 def _check_auto_increment(schema: TableSchema) -> None:
     found = [at for at, column in enumerate(schema.columns) if column.auto_increment]
     if len(found) > 1:
-        raise SqlError(f'table "{schema.name}" has two AUTO_INCREMENT columns')
+        raise SqlError(f'table "{schema.title}" has two AUTO_INCREMENT columns')
     keys = (schema.primary_key, *schema.unique, *schema.indexes)
     if found and not any(key and key[0] == found[0] for key in keys):
         raise SqlError(

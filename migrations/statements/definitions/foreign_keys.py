@@ -114,53 +114,55 @@ def _name(schema: TableSchema, name: str) -> str:
     """
     taken = {each.name.lower() for each in schema.foreign_keys} | {each.name.lower() for each in schema.checks}
     if name and name.lower() in taken:
-        raise AlreadyExists(f'constraint "{name}" of table "{schema.name}" exists')
+        raise AlreadyExists(f'constraint "{name}" of table "{schema.title}" exists')
     if name:
         return checked(name, "constraint")
     number = 1
-    while f"{schema.name}_ibfk_{number}".lower() in taken:
+    while f"{schema.title}_ibfk_{number}".lower() in taken:
         number += 1
-    return f"{schema.name}_ibfk_{number}"
+    return f"{schema.title}_ibfk_{number}"
 
 
 def parent_of(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> TableSchema:
-    """:raises UnknownName: there is none of this name."""
-    return schema if foreign.parent.lower() == schema.name.lower() else catalog.table(foreign.parent)
+    """Of one that is enforced."""
+    return schema if foreign.parent.lower() == schema.name.lower() else catalog.tables[foreign.parent.lower()]
 
 
 def _resolved(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> ForeignKey:
     """The key with names as the parent has them; without columns it is the parent's PRIMARY KEY."""
-    if foreign.parent.lower() in catalog.views and foreign.parent.lower() != schema.name.lower():
+    named = foreign.parent.lower()
+    if named in catalog.views and named != schema.title.lower():
         raise SqlError(f'foreign key "{foreign.name}" names view "{foreign.parent}"', hint="name a table")
     try:
-        parent = parent_of(schema, foreign, catalog)
+        parent = schema if named == schema.title.lower() else catalog.table(foreign.parent)
     except UnknownName as error:
-        error.message = f'foreign key "{foreign.name}" of table "{schema.name}": {error.message}'
+        error.message = f'foreign key "{foreign.name}" of table "{schema.title}": {error.message}'
         error.hint = error.hint or f"create it first, or declare the key {NOT_ENFORCED}"
         raise
     places: list[int] = []
     for name in foreign.key or [parent.columns[at].name for at in parent.shown_key]:
         at = parent.position(name)
         if at is None:
-            raise unknown("column", f"{parent.name}.{name}", [parent.columns[each].name for each in parent.live()])
+            raise unknown("column", f"{parent.title}.{name}", [parent.columns[each].name for each in parent.live()])
         places.append(at)
     names = ", ".join(parent.columns[at].name for at in places)
     if len(places) != len(foreign.columns):
         raise SqlError(
             f'foreign key "{foreign.name}" has {len(foreign.columns)} columns, and names {len(places)} of '
-            f'table "{parent.name}"'
+            f'table "{parent.title}"'
         )
     if sorted(places) not in [sorted(key) for key in (parent.primary_key, *parent.unique)]:
         raise SqlError(
-            f'foreign key "{foreign.name}": ({names}) is neither PRIMARY KEY nor a UNIQUE key of table "{parent.name}"',
+            f'foreign key "{foreign.name}": ({names}) is neither PRIMARY KEY nor a UNIQUE key of table '
+            f'"{parent.title}"',
             hint="name a unique key, whole",
         )
     for own, other in zip(foreign.columns, places, strict=True):
         one, two = schema.columns[own], parent.columns[other]
         if _compared(one.type) != _compared(two.type):
             raise SqlError(
-                f'foreign key "{foreign.name}": column "{schema.name}.{one.name}" is {one.type}, and '
-                f'"{parent.name}.{two.name}" is {two.type}',
+                f'foreign key "{foreign.name}": column "{schema.title}.{one.name}" is {one.type}, and '
+                f'"{parent.title}.{two.name}" is {two.type}',
                 hint="declare both with one type",
             )
     return replace(foreign, parent=parent.name, key=tuple(parent.columns[at].name for at in places))
@@ -199,13 +201,13 @@ def _check_shards(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) ->
         else:
             hint = ""
         raise Unsupported(
-            f'foreign key "{foreign.name}": rows of "{schema.name}" ({_spread(schema, own)}) and the rows of '
-            f'"{parent.name}" that they name ({_spread(parent, others)}) may be in different shards',
+            f'foreign key "{foreign.name}": rows of "{schema.title}" ({_spread(schema, own)}) and the rows of '
+            f'"{parent.title}" that they name ({_spread(parent, others)}) may be in different shards',
             hint=f"{hint}SHARD BY (…) SHARDS 1 for both tables; or {NOT_ENFORCED} behind REFERENCES",
         )
     if Reaction.SET_NULL in (foreign.on_delete, foreign.on_update):
         raise Unsupported(
-            f'foreign key "{foreign.name}" would set "{by}" to NULL, by which table "{schema.name}" is sharded',
+            f'foreign key "{foreign.name}" would set "{by}" to NULL, by which table "{schema.title}" is sharded',
             hint="CASCADE or RESTRICT; or SHARD BY (…) SHARDS 1 for both tables",
         )
 
@@ -228,13 +230,14 @@ def referring(catalog: Catalog, name: str) -> list[tuple[TableSchema, ForeignKey
     ]
 
 
-def refuse_referred(catalog: Catalog, name: str, what: str) -> None:
+def refuse_referred(catalog: Catalog, table: TableSchema, what: str) -> None:
     """:raises StillInUse: a foreign key of another table names it, as in MySQL (errors 1701, 3730)."""
-    for child, key in referring(catalog, name):
-        if child.name.lower() != name.lower():
+    for child, key in referring(catalog, table.name):
+        if child.name != table.name:
             raise StillInUse(
-                f'foreign key "{key.name}" of table "{child.name}" names table "{name}", which cannot be {what}',
-                hint=f'ALTER TABLE {child.name} DROP FOREIGN KEY {key.name} first, or drop "{child.name}"',
+                f'foreign key "{key.name}" of table "{child.title}" names table "{table.title}", '
+                f"which cannot be {what}",
+                hint=f'ALTER TABLE {child.title} DROP FOREIGN KEY {key.name} first, or drop "{child.title}"',
             )
 
 
@@ -289,8 +292,8 @@ def refuse_broken(catalog: Catalog, before: TableSchema, after: TableSchema) -> 
 
 def _needed(child: TableSchema, key: ForeignKey, what: str) -> StillInUse:
     return StillInUse(
-        f'foreign key "{key.name}" of table "{child.name}" needs {what}',
-        hint=f"ALTER TABLE {child.name} DROP FOREIGN KEY {key.name} first",
+        f'foreign key "{key.name}" of table "{child.title}" needs {what}',
+        hint=f"ALTER TABLE {child.title} DROP FOREIGN KEY {key.name} first",
     )
 
 
@@ -303,10 +306,10 @@ def without_foreign_key(schema: TableSchema, name: str) -> TableSchema | None:
 # --- as text, and as an earlier version took it ---------------------------------------------------------------------
 
 
-def foreign_key_text(schema: TableSchema, foreign: ForeignKey) -> str:
-    """The clause of CREATE TABLE."""
+def foreign_key_text(schema: TableSchema, foreign: ForeignKey, parent: str) -> str:
+    """The clause of CREATE TABLE. ``parent`` is what SQL calls it."""
     columns = ", ".join(quote(schema.columns[at].name) for at in foreign.columns)
-    words = [f"CONSTRAINT {quote(foreign.name)} FOREIGN KEY ({columns}) REFERENCES {quote(foreign.parent)}"]
+    words = [f"CONSTRAINT {quote(foreign.name)} FOREIGN KEY ({columns}) REFERENCES {quote(parent)}"]
     words += [f"({', '.join(map(quote, foreign.key))})"] if foreign.key else []
     for way, reaction in (("DELETE", foreign.on_delete), ("UPDATE", foreign.on_update)):
         words += [f"ON {way} {reaction}"] if reaction is not Reaction.NO_ACTION else []

@@ -69,7 +69,7 @@ def with_unique_key(schema: TableSchema, parts: Sequence[exp.Expr], name: str, s
 def with_primary_key(schema: TableSchema, parts: Sequence[exp.Expr], shards: int) -> TableSchema:
     """ADD PRIMARY KEY. :raises AlreadyExists: there is one. :raises SqlError: as :func:`with_unique_key`."""
     if schema.shown_key:
-        raise AlreadyExists(f'table "{schema.name}" has a PRIMARY KEY')
+        raise AlreadyExists(f'table "{schema.title}" has a PRIMARY KEY')
     key = key_columns(schema, list(parts), "PRIMARY KEY")
     columns = list(schema.columns)
     for at in key:
@@ -94,11 +94,11 @@ def without_primary_key(schema: TableSchema) -> TableSchema:
     """
     if schema.primary_key:
         raise Unsupported(
-            f'DROP PRIMARY KEY of "{schema.name}", by which its rows are stored',
+            f'DROP PRIMARY KEY of "{schema.title}", by which its rows are stored',
             hint="make a new table and copy: INSERT … SELECT; a PRIMARY KEY that ALTER TABLE has added can be dropped",
         )
     if not schema.late_primary:
-        raise SqlError(f'table "{schema.name}" has no PRIMARY KEY')
+        raise SqlError(f'table "{schema.title}" has no PRIMARY KEY')
     return _still_numbered(
         schema,
         replace(schema, unique=schema.unique[1:], unique_names=schema.unique_names[1:], late_primary=False),
@@ -121,7 +121,7 @@ def without_constraint(schema: TableSchema, named: exp.Expr, kind: str, if_exist
         return schema
     checks = [each.name for each in schema.checks] if kind != "FOREIGN KEY" else []
     keys = [each.name for each in schema.foreign_keys] if kind != "CHECK" else []
-    raise located(unknown(kind.lower(), f"{schema.name}.{named.name}", [*checks, *keys], like=named.name), named)
+    raise located(unknown(kind.lower(), f"{schema.title}.{named.name}", [*checks, *keys], like=named.name), named)
 
 
 def renamed_key(schema: TableSchema, action: exp.Expr) -> TableSchema:
@@ -131,7 +131,7 @@ def renamed_key(schema: TableSchema, action: exp.Expr) -> TableSchema:
     """
     old, new = action.this.name.lower(), checked(action.args["to"].name, "index")
     if old != new.lower() and new.lower() in key_names(schema):
-        raise AlreadyExists(f'index "{new}" of table "{schema.name}" exists')
+        raise AlreadyExists(f'index "{new}" of table "{schema.title}" exists')
     unique = tuple(new if name.lower() == old else name for name in schema.unique_names)
     if unique != schema.unique_names and old != PRIMARY:
         return replace(schema, unique_names=unique)
@@ -150,7 +150,7 @@ def known_index(schema: TableSchema, named: exp.Expr) -> int:
         if name.lower() == named.name.lower():
             return at
     names = (*schema.index_names, *schema.unique_names)
-    raise located(unknown("index", f"{schema.name}.{named.name}", names, like=named.name), named)
+    raise located(unknown("index", f"{schema.title}.{named.name}", names, like=named.name), named)
 
 
 def without_key(schema: TableSchema, named: exp.Expr) -> TableSchema:

@@ -30,7 +30,7 @@ def renamed(schema: TableSchema, old: exp.Expr, new: str) -> TableSchema:
 def _named(schema: TableSchema, at: int, new: str) -> TableSchema:
     taken = schema.position(new)
     if taken is not None and taken != at:
-        raise AlreadyExists(f'column "{schema.name}.{new}" exists')
+        raise AlreadyExists(f'column "{schema.title}.{new}" exists')
     if new.lower() != schema.columns[at].name.lower():
         refuse_read(schema, at, "renamed")
     return _with(schema, at, replace(schema.columns[at], name=checked(new, "column")))
@@ -100,7 +100,7 @@ def placed(schema: TableSchema, at: int, place: exp.Expr | None) -> TableSchema:
 
 def _refuse_other_kinds(schema: TableSchema, at: int, declared: ColumnDeclaration) -> None:
     column, given = schema.columns[at], declared.column
-    shown = f'column "{schema.name}.{column.name}"'
+    shown = f'column "{schema.title}.{column.name}"'
     if declared.primary or declared.unique or declared.checks:
         raise Unsupported(f"MODIFY of {shown} with a key or a CHECK", hint="leave it out: keys and checks stay")
     if declared.generated is not None or column.generated is not None:

@@ -34,7 +34,7 @@ def asked(parsed: Parsed, catalog: Catalog, params: Sequence[Value], now: str) -
     create = parsed.expression
     plain = _without_select(parsed, [exp.ColumnDef(this=exp.to_identifier("a"), kind=exp.DataType.build("INT"))])
     statement = create_table(replace(plain, sharding=None), catalog)
-    if statement.schema.name.lower() in catalog.tables:
+    if catalog.named(statement.schema.title) is not None:
         return None
     values = dict(zip(map(id, placeholders(create)), params, strict=True))
     return select_of(create.args["expression"], values, now)
@@ -65,7 +65,7 @@ def made(
     positions = tuple(at for name in selected if (at := schema.position(name)) is not None)
     refuse_generated(schema, positions)
     act = {"IGNORE": "ignore", "REPLACE": "replace"}.get(create.args.get("alternative") or "", "error")
-    return table_text(schema), Insert(schema.name, tuple(row_maker(schema, positions).rows(rows, now)), act)
+    return table_text(schema), Insert(schema.title, tuple(row_maker(schema, positions).rows(rows, now)), act)
 
 
 def _without_select(parsed: Parsed, items: Sequence[exp.Expr]) -> Parsed:
@@ -86,7 +86,7 @@ def _source(query: exp.Expr, catalog: Catalog) -> TableSchema | None:
     group, clause = query.args.get("group"), query.args.get("from_")
     if clause is None or not isinstance(clause.this, exp.Table) or (group and group.args.get("rollup")):
         return None
-    table = catalog.tables.get(clause.this.name.lower())
+    table = catalog.named(clause.this.name)
     named = {each.alias.lower(): each.this for each in query.expressions if isinstance(each, exp.Alias)}
     if table is None or any(not isinstance(each, exp.Column) for each in named.values()):
         own = {name for name, each in named.items() if not isinstance(each, exp.Column)}

@@ -25,10 +25,10 @@ def sharded(schema: TableSchema, clause: ShardingClause | None, shards: int) -> 
         at = schema.position(clause.column)
         if at is None:
             names = (schema.columns[position].name for position in schema.live())
-            raise unknown("column", f"{schema.name}.{clause.column}", names, like=clause.column)
+            raise unknown("column", f"{schema.title}.{clause.column}", names, like=clause.column)
         if clause.shards > shards:
             raise LimitExceeded(
-                f'table "{schema.name}" wants {clause.shards} shards, and the deployment has {shards}',
+                f'table "{schema.title}" wants {clause.shards} shards, and the deployment has {shards}',
                 hint=f"SHARDS {shards}, or leave it out",
             )
         schema = replace(schema, shard_by=at, shards=clause.shards)
@@ -50,7 +50,7 @@ def _check_column(schema: TableSchema) -> None:
     if _moves_by_itself(column):
         what = "is generated" if column.generated is not None else "has ON UPDATE CURRENT_TIMESTAMP"
         raise Unsupported(
-            f'table "{schema.name}" sharded by "{column.name}", which {what}', hint="SHARD BY a column that is given"
+            f'table "{schema.title}" sharded by "{column.name}", which {what}', hint="SHARD BY a column that is given"
         )
 
 
@@ -84,7 +84,7 @@ def check_keys(schema: TableSchema, shards: int) -> TableSchema:
             kind = "PRIMARY KEY" if key == schema.shown_key else "UNIQUE"
             names = ", ".join(schema.columns[at].name for at in key)
             raise SqlError(
-                f'{kind} ({names}) of table "{schema.name}" does not contain "{column}", by which it is sharded',
+                f'{kind} ({names}) of table "{schema.title}" does not contain "{column}", by which it is sharded',
                 hint=f"SHARD BY ({schema.columns[key[0]].name}), add {column} to the key, or SHARD BY (…) SHARDS 1",
             )
     return schema
@@ -95,7 +95,7 @@ def refuse_moving(schema: TableSchema, assigned: Iterable[int], shards: int) -> 
     if factor(schema, shards) > 1 and schema.shard_column in assigned:
         column = schema.columns[schema.shard_column].name
         raise Unsupported(
-            f'UPDATE of "{schema.name}.{column}", by which the table is sharded',
+            f'UPDATE of "{schema.title}.{column}", by which the table is sharded',
             hint="DELETE the row and INSERT it again with the new value",
         )
 
@@ -104,6 +104,6 @@ def refuse_dropping(schema: TableSchema, at: int) -> None:
     """:raises Unsupported: the column decides in which shard a row is."""
     if schema.shard_by == at:
         raise Unsupported(
-            f'dropping column "{schema.name}.{schema.columns[at].name}", by which the table is sharded',
+            f'dropping column "{schema.title}.{schema.columns[at].name}", by which the table is sharded',
             hint="make a new table and copy: INSERT … SELECT",
         )

@@ -14,11 +14,13 @@ from typing import assert_never
 
 from domains.language.collating.collation import BINARY, Collation
 from domains.language.durations import text_of_time
-from domains.language.types import Kind, TableColumn, TableSchema, Value
+from domains.language.types import ForeignKey, Kind, TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
 from migrations.parse.writing import quote, quoted_text
 from migrations.statements.definitions.foreign_keys import foreign_key_text
+
+_EMPTY = Catalog()
 
 
 def schema_text(catalog: Catalog) -> str:
@@ -31,17 +33,17 @@ def schema_text(catalog: Catalog) -> str:
     for table in catalog.tables.values():
         known.add(table.name.lower())
         first = tuple(key for key in table.foreign_keys if not key.enforced or key.parent.lower() in known)
-        texts.append(table_text(replace(table, foreign_keys=first)))
+        texts.append(table_text(replace(table, foreign_keys=first), catalog))
         late += [
-            f"ALTER TABLE {quote(table.name)} ADD {foreign_key_text(table, key)}"
+            f"ALTER TABLE {quote(table.title)} ADD {foreign_key_text(table, key, _parent(key, catalog))}"
             for key in table.foreign_keys
             if key not in first
         ]
     return "\n\n".join(f"{text};" for text in (*texts, *late, *map(view_text, views)))
 
 
-def definition_text(relation: TableSchema | ViewDefinition) -> str:
-    return table_text(relation) if isinstance(relation, TableSchema) else view_text(relation)
+def definition_text(relation: TableSchema | ViewDefinition, catalog: Catalog) -> str:
+    return table_text(relation, catalog) if isinstance(relation, TableSchema) else view_text(relation)
 
 
 def readers_last(views: Iterable[ViewDefinition]) -> Iterator[ViewDefinition]:
@@ -60,7 +62,8 @@ def view_text(view: ViewDefinition) -> str:
     return f"{word} {quote(view.name)}{columns} AS {query}"
 
 
-def table_text(schema: TableSchema) -> str:
+def table_text(schema: TableSchema, catalog: Catalog = _EMPTY) -> str:
+    """``catalog`` knows what the tables are called that its foreign keys name."""
     lines = [column_text(schema.columns[at], schema.collation) for at in schema.live()]
 
     def key(word: str, places: Iterable[int]) -> None:
@@ -73,12 +76,18 @@ def table_text(schema: TableSchema) -> str:
     for name, places in zip(schema.index_names, schema.indexes, strict=True):
         key(f"KEY {quote(name)}", places)
     lines += [f"CONSTRAINT {quote(check.name)} CHECK ({check.condition.sql})" for check in schema.checks]
-    lines += [foreign_key_text(schema, key) for key in schema.foreign_keys]
+    lines += [foreign_key_text(schema, key, _parent(key, catalog)) for key in schema.foreign_keys]
     sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
     # Always, since the default of the server that reads the text may be another one.
     collation = f" COLLATE {schema.collation or BINARY}"
-    return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
+    return f"CREATE TABLE {quote(schema.title)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
+
+
+def _parent(foreign: ForeignKey, catalog: Catalog) -> str:
+    """The name that SQL has for the table that a key refers to."""
+    parent = catalog.tables.get(foreign.parent.lower()) if foreign.enforced else None
+    return foreign.parent if parent is None else parent.title
 
 
 def _part(column: TableColumn) -> str:
