@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from controller.lookups.binding import RequestMoment, Short
+from controller.lookups.binding import RequestMoment
+from controller.lookups.short_lane import Short
 from domains.errors import BadRequest
 from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter

@@ -9,7 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
 from random import getrandbits
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid1
 
 from domains.errors import BadRequest, LimitExceeded, TypeViolation
@@ -18,14 +18,14 @@ from domains.language.collating.collation import keyed
 from domains.language.expressions import Constant
 from domains.language.functions.comparands import Comparand, comparand
 from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
-from domains.plan.graph import Parameter, ParameterKind, Reader
+from domains.plan.graph import Parameter, ParameterKind, RangeTerm, Reader
 from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import Given, late_value
 from migrations.query.expressions.moments import HiddenParameter, at_moment
 from migrations.query.finish import Finish
 from migrations.query.view import PlannedView
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
-from worker.reader_map.layout import Bound
+from worker.reader_map.layout import Bound, Span
 
 # A parameter's value is converted to a comparand: what the values of its column are compared with.
 #
@@ -179,6 +179,7 @@ class Binding:
         """Whether answers depend on the time, so that none may be kept."""
         self._names = [parameter.name for parameter in parameters]
         self._convert = [comparand_maker(parameter.type, parameter.name) for parameter in parameters]
+        self._ranged = {term.parameter for some in reader.ranges for terms in some for term in terms}
         lower = {name.lower(): at for at, name in enumerate(self._names)}
         self._position = lower
         self.single_key = (
@@ -307,21 +308,29 @@ class Binding:
             return bound
         values = (*map(_given, self.parameters, given), *(constant.value for constant in hidden))
         return FinishedLookup(
-            bound.keys, bound.seeks, bound.low, bound.high, None, 0, self.finish, values, bound.limit, bound.offset
+            bound.keys,
+            bound.seeks,
+            bound.low,
+            bound.high,
+            finish=self.finish,
+            values=values,
+            count=bound.limit,
+            start=bound.offset,
+            spans=bound.spans,
         )
 
     def _compared(
         self, given: Sequence[list[Any]], hidden: Sequence[Constant]
     ) -> Iterator[tuple[Parameter, list[Comparand]]]:
-        """The parameters that are compared with columns, with what they are compared as."""
-        for parameter, values, convert in zip(self.parameters, given, self._convert, strict=True):
+        """The parameters that are compared with columns, and are none of a range, with what they are compared as."""
+        for number, (parameter, values, convert) in enumerate(zip(self.parameters, given, self._convert, strict=True)):
             if not values:
                 raise BadRequest(f'view "{self.view}" needs the parameter "{parameter.name}"', hint=self._hint())
             if len(values) > 1 and parameter.kind is not ParameterKind.IN:
                 raise BadRequest(
                     f'parameter "{parameter.name}" of view "{self.view}" takes one value, not {len(values)}'
                 )
-            if parameter.column is not None:
+            if parameter.column is not None and number not in self._ranged:
                 yield parameter, list(map(convert, values))
         for own, constant in zip(self._hidden, hidden, strict=True):
             if own.parameter.column is not None:
@@ -362,7 +371,9 @@ class Binding:
             equal[column] = [value for value in equal[column] if _within(value, above, below)]
         counts = {p.kind: _count(p, own[0]) for p, own in zip(self.parameters, given, strict=True) if p.kind in _COUNTS}
         limit, offset = counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
-        if not possible or not all(equal.values()):
+        ranged = {number: self._convert[number](given[number][0]) for number in self._ranged}
+        spans = tuple(_spans(alternatives, ranged) for alternatives in self.reader.ranges)
+        if not possible or not all(equal.values()) or not all(spans):
             return BoundLookup((), limit=limit, offset=offset)
         columns = (*self.reader.key, *(column for column in self.reader.seek if column in equal))
         keys, seeks = self._places([equal[column] for column in columns])
@@ -374,6 +385,7 @@ class Binding:
             high=next(iter(high.values()), None),
             limit=limit,
             offset=offset,
+            spans=spans,
         )
 
     def _places(self, values: Sequence[Collection[Value]]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -398,6 +410,30 @@ def _drawn_or_at(hidden: HiddenParameter, now: str) -> Constant:
 def drawing_start(function: str) -> int:
     """What the values of RAND() or UUID() in a request start from."""
     return uuid1(node=getrandbits(48) | 1 << 40).int if function == "uuid" else getrandbits(64)
+
+
+def _spans(alternatives: Sequence[Sequence[RangeTerm]], given: Mapping[int, Comparand]) -> tuple[Span, ...]:
+    """The alternatives that may be true with these values, of a condition of a reader's range."""
+    found = (_span(terms, given) for terms in alternatives)
+    return tuple(span for span in found if span is not None)
+
+
+def _span(terms: Sequence[RangeTerm], given: Mapping[int, Comparand]) -> Span | None:
+    values: dict[int, Value] = {}
+    low: Bound | None = None
+    high: Bound | None = None
+    for term in terms:
+        value, exact = given[term.parameter].value, given[term.parameter].exact
+        if value is None:
+            return None  # A comparison with NULL is never true.
+        if term.kind is ParameterKind.EQUAL:
+            if not exact or values.setdefault(term.column, value) != value:
+                return None
+        elif term.kind in _LOWER:
+            low = _tighter(low, (value, exact and term.kind is ParameterKind.GREATER_EQUAL), 1)
+        else:
+            high = _tighter(high, (value, not exact or term.kind is ParameterKind.LESS_EQUAL), -1)
+    return tuple(values.values()), low, high
 
 
 def _given(parameter: Parameter, values: Sequence[Any]) -> Given:
@@ -429,72 +465,3 @@ def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
         return (new[0], known[1] and new[1])
     greater = new[0] > known[0]  # type: ignore[operator]
     return new if greater == (sign > 0) else known
-
-
-# The short lane: a look-up of one key of whole numbers, with few seek values, in two calls instead of a dozen.
-#
-# Three in four look-ups of a page that no cache answers ask what one user has done to one story: the user is the key,
-# and the story is the seek value. From JSON to the answer such a look-up takes 10 µs in general, and 4 here.
-
-FEW = 8
-"""The most seek values. More of them take most of the time themselves, and make the answer worth keeping."""
-
-
-class Short(NamedTuple):
-    """The result of a look-up by the short lane."""
-
-    page: bytes
-    key: Row
-    marker: bytes
-    """The key's marker in the reader map; a cache of answers keeps it with ``state``. Empty if the answer should not be
-    cached: a look-up of one user and one story seldom comes again, and would push out others that do."""
-    state: bytes
-
-
-class ShortLane:
-    """The short lane of one view. All its parameters are = or IN over whole numbers, and its reader is in one shard."""
-
-    def __init__(self, binding: Binding, layout: ReaderLayout) -> None:
-        width = len(binding.reader.key)
-        self._layout = layout
-        self._count = len(binding.parameters)
-        self._keys = [place[:3] for place in binding.integers[:width]]
-        self._seek = binding.integers[width] if binding.reader.seek else None
-
-    @staticmethod
-    def of(binding: Binding, layout: ReaderLayout) -> ShortLane | None:
-        """None if the view's look-ups do not have this form."""
-        fits = layout.sought if len(binding.reader.seek) == 1 else layout.plain
-        return ShortLane(binding, layout) if fits and binding.integers else None
-
-    def find(self, given: Any, snapshot: ReaderSnapshot) -> Short | None:
-        """None if the key is a hole, its rows must be scanned, or the values have another form: use the general way."""
-        if type(given) is not list or len(given) != self._count:
-            return None
-        numbers = []
-        for at, low, high in self._keys:
-            value = given[at]
-            if type(value) is list and len(value) == 1:
-                value = value[0]
-            if type(value) is not int or not low <= value <= high:
-                return None
-            numbers.append(value)
-        key, layout = tuple(numbers), self._layout
-        marker = layout.marker(key)
-        state = snapshot.get(marker)
-        if state is None:
-            return None
-        if self._seek is None:
-            page = snapshot.whole_page(layout, state)
-            return None if page is None else Short(page, key, marker, state)
-        at, low, high, is_list = self._seek
-        values = given[at]
-        if type(values) is not list:
-            values = [values]
-        elif len(values) > (FEW if is_list else 1):
-            return None
-        for value in values:
-            if type(value) is not int or not low <= value <= high:
-                return None
-        page = snapshot.sought_page(layout, marker, state, [(value,) for value in values]) if values else None
-        return None if page is None else Short(page, key, b"", state)

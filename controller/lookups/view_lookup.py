@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 
 from controller.deployment import Tried, ViewInfo
 from controller.hosts import Hosts, ReaderShard
-from controller.lookups.binding import Binding, RequestMoment, Short, ShortLane
+from controller.lookups.binding import Binding, RequestMoment
+from controller.lookups.short_lane import Short, ShortLane
 from domains.language.types import Row
 from domains.plan.packets import Clock
 from domains.plan.sharding import shard_of

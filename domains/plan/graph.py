@@ -329,12 +329,30 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeTerm:
+    """``column kind parameter``: a part of a condition by which a reader's rows are sought in their order."""
+
+    column: int
+    kind: ParameterKind
+    """Equality, or one of the four orders."""
+    parameter: int
+    """The place of the parameter in the reader's."""
+
+
+Ranges = tuple[tuple[tuple[RangeTerm, ...], ...], ...]
+"""Conditions that hold all, of each an alternative, of this all terms: equalities, and an order of the next column.
+
+``(a, b) < (?, ?)`` is one condition of two alternatives: ``a < ?``, and ``a = ?`` with ``b < ?``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """The end of a view. The node's rows are the parent's rows; ``visible`` of them are shown to the user.
 
     ``key`` are the columns by which entries are filled and evicted (those equality parameters that have a
-    provenance). A look-up walks ``key ‖ seek ‖ order``: ``seek`` are the further equality columns and then at most one
-    range column; rows come out by ``order`` (ties by the row itself).
+    provenance). A look-up walks ``key ‖ seek ‖ order``: ``seek`` are the further equality columns and then those of a
+    range that ``order`` does not begin with; rows come out by ``order`` (ties by the row itself).
     """
 
     view: str
@@ -349,6 +367,8 @@ class Reader:
     offset: int = 0
     empty: Row | None = None
     """The visible row that a look-up answers where there are none (a COUNT(*) without GROUP BY is 0, not absent)."""
+    ranges: Ranges = ()
+    """They begin at the first column of ``seek ‖ order`` that is compared by no equality of its own."""
 
 
 Operator = Base | Filter | Project | Union | Join | Aggregate | TopK | Over | Ingress | Egress | Reader

@@ -67,7 +67,7 @@ def may_be_reordered(plan: EvaluationPlan) -> bool:
     return sum(matching is not None and not matching.outer for matching in matchings) > 1
 
 
-GROWING = frozenset(("repeat", "lpad", "rpad", "space", "replace"))
+GROWING = frozenset(("repeat", "lpad", "rpad", "space", "replace", "regexp_replace"))
 """Functions whose value may be far longer than their arguments are."""
 MANY_ARGUMENTS = 8
 """Arguments of CONCAT: more may make a text that is longer than a row is."""
@@ -105,7 +105,7 @@ def estimates_of(nodes: Sequence[Node], statistics: Statistics) -> dict[NodeInde
 def scans_joins(plan: EvaluationPlan) -> bool:
     """Whether parameters choose among all rows of a join: no index of a base table has values of the reader's key. They
     are better conditions in the text then: these sink to the tables, and the order of joins knows of them."""
-    sought = plan.reader.key or plan.reader.seek
+    sought = plan.reader.key or plan.reader.seek or plan.reader.ranges
     return len(plan.tables) > 1 and bool(sought) and not finds_by_index(plan)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from domains.plan.estimates import Estimated
-from domains.plan.graph import Columns, Node, NodeIndex
+from domains.plan.graph import Columns, Node, NodeIndex, Ranges
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
@@ -99,6 +99,8 @@ def state_text(node: Node) -> str:
     by = ", ".join(_columns_text(columns, names) for columns in node.indexes)
     if is_reader(node.operator) and node.operator.seek:
         by += f", sought by {_columns_text(node.operator.seek, names)}"
+    if is_reader(node.operator) and node.operator.ranges:
+        by += f", walked within {_range_text(node.operator.ranges, names)}"
     if is_base(node.operator):
         key = _columns_text(node.operator.primary_key, names) if node.operator.primary_key else "a bag"
         return f"  base, {key}" + (f", indexed by {by}" if by else "")
@@ -123,6 +125,13 @@ def sharding_text(flow: Dataflow, index: NodeIndex) -> str:
     if not names:
         return f"anywhere in {sharding.shards} shards"
     return f"{'shuffled' if moved else 'sharded'} {sharding.shards} ways by {names}"
+
+
+def _range_text(ranges: Ranges, names: Sequence[str]) -> str:
+    """The columns by which a range is sought, in their order."""
+    alternatives = [terms for some in ranges for terms in some]
+    longest = max(alternatives, key=lambda terms: len({term.column for term in terms}))
+    return f"a range of {_columns_text(tuple(dict.fromkeys(term.column for term in longest)), names)}"
 
 
 def _columns_text(columns: Columns, names: Sequence[str]) -> str:

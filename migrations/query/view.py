@@ -9,7 +9,7 @@ from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.types import Column
 from domains.plan.estimates import Statistics
-from domains.plan.graph import Columns, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
+from domains.plan.graph import Columns, NodeIndex, OrderTerm, Parameter, ParameterKind, RangeTerm, Reader
 from domains.plan.traits import is_base
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
@@ -17,6 +17,7 @@ from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.moments import HiddenParameter
+from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish
 from migrations.query.plan import distinct, emit, projected, pruned
@@ -123,6 +124,7 @@ def _bound(p: PlacedParameter, placed: Sequence[PlacedParameter]) -> str:
 
 
 EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
+ORDERS = (*LOWER, *UPPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ def asks(meaning: Relation) -> bool:
 
 
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
+    if _range_of(relation) is not None:
+        return _finished_range(relation, written, graph, name)
     if is_late(relation):
         return _finished_late(relation, written, graph, name)
     visible = relation.columns
@@ -262,6 +266,68 @@ def _sought(
     hinted = partial_by(written)
     key = equal if hinted is None else _hinted_key(hinted, name, parameters, graph, root)
     return key, (*(column for column in equal if column not in key), *ranged)
+
+
+def _range_of(relation: Relation) -> SoughtRange | None:
+    """What the parameters that are no keys come to, where they are one range, and nothing else is left to reading.
+
+    A range of one column without any more to it is one only if ORDER BY begins with that column, and so makes the walk.
+    """
+    late = relation.late
+    shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
+    if late.single or late.groups is not None or late.distinct or relation.empty is not None:
+        return None
+    asked = (*(c.slot for c in relation.carried), *late.slots)
+    if any(map(has_parameter, shown)) or any(slot.moment is not None for slot in asked):
+        return None
+    plan = relation.plan
+    compared = [late_condition(Wide(plan.field(c.column), c.slot)) for c in relation.carried if c.slot.kind in ORDERS]
+    found = sought_range((*late.conditions, *compared))
+    if found is not None and any(c.column in found.columns for c in relation.carried if c.slot.kind in EQUALITIES):
+        return None
+    leads = found is not None and begins_with(relation.order, found.columns)
+    return found if late.conditions or leads else None
+
+
+def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
+    """A view that is walked within a range of its order, or of columns that are sought before it."""
+    visible, limit, offset = relation.columns, relation.limit, relation.offset
+    relation, places = settled(relation, extra=[term.expression for term in relation.order])
+    order = tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True))
+    found = _range_of(
+        replace(relation, order=tuple(Sorting(relation.plan.field(t.column), t.descending) for t in order))
+    )
+    assert found is not None, "it is one of the relation before its columns had their places"
+    placed = [(relation.plan.field(c.column), c.slot) for c in relation.carried]
+    slots, none = _keys_and_conditions(placed, relation.late.slots)
+    assert not none, "a range begins with one column"
+    slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
+    slots.sort(key=lambda p: p.slot.marks[0])
+    _refuse_lost_placeholders(written, slots)
+    at = {mark: number for number, p in enumerate(slots) for mark in _keys_of(p.slot)}
+    ranges = tuple(
+        tuple(tuple(RangeTerm(t.column, t.kind, at[t.key]) for t in terms) for terms in alternatives)
+        for alternatives in found.conditions
+    )
+    columns = relation.plan.columns
+    parameters = ranged_parameters(name_parameters(slots, columns), ranges, columns)
+    root = emit(pruned(relation.plan), graph)
+    equal = [PlacedParameter(p.slot, p.column) for p in slots if p.slot.kind in EQUALITIES and p.column is not None]
+    key, seek = _sought(equal, written, name, parameters, graph, root)
+    if tuple(t.column for t in order[: len(found.columns)]) != found.columns:
+        seek += found.columns
+    reader = Reader(
+        view=name,
+        key=key,
+        seek=seek,
+        order=order,
+        visible=len(visible),
+        parameters=parameters,
+        limit=limit if isinstance(limit, int) else None,
+        offset=offset if isinstance(offset, int) else 0,
+        ranges=ranges,
+    )
+    return PlannedView(name, root, reader, visible, parameters, _tables(graph, root), _placeholders(slots))
 
 
 def is_late(relation: Relation) -> bool:

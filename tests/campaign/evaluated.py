@@ -24,7 +24,7 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Setting
-from tests.migrations.evaluate import answer
+from tests.migrations.evaluate import answer, in_ranges
 
 _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
@@ -49,8 +49,10 @@ class Evaluated(Planned):
 
     def _recomputed(self, graph: JointGraph, planned: PlannedView, arguments: Sequence[Any]) -> list[Row]:
         reader, arguments = planned.reader, self.whole(planned, arguments)
+        ranged = in_ranges(reader)
         if planned.finish is None and any(
-            a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS
+            argument is None and parameter.kind not in _COUNTS and number not in ranged
+            for number, (argument, parameter) in enumerate(zip(arguments, reader.parameters, strict=True))
         ):
             # A comparison with NULL is never true.
             return [reader.empty[: reader.visible]] if reader.empty is not None else []

@@ -25,6 +25,8 @@ class Queries:
     views: Sequence[View] = ()
     parameters: count[int] | None = None
     """Where parameter numbers come from; None: no parameters."""
+    paged: tuple[list[Term], bool] = ([], False)
+    """The columns of a page's range, and whether it goes down."""
 
     def __post_init__(self) -> None:
         self._aliases = count()
@@ -63,6 +65,7 @@ class Queries:
             asks = random.random() < 0.6
             conditions = self._parameter_conditions(columns) if asks else []
             branches.append(replace(branch, where=(*branch.where, *conditions)))
+        self.paged = [], False
         words = (random.choice(("UNION", "UNION ALL")),) * len(union.operations)
         return replace(union, branches=tuple(branches), operations=words)
 
@@ -288,7 +291,10 @@ class Queries:
     def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
         random = self.random
         found = []
-        for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0]):
+        exact = [column for column in columns if column.type.kind is not Kind.DBL]
+        if len(exact) > 1 and random.random() < 0.12:
+            found.append(self._row_range(exact))
+        for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0] - len(found)):
             target = random.choice(columns)
             kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1))[0]
             if target.type.kind is Kind.DBL and kind in ("=", "in"):
@@ -296,6 +302,30 @@ class Queries:
             condition = self._constrained(target, kind)
             found.append(condition if random.random() < 0.8 else self._late(condition, columns))
         return found
+
+    def _row_range(self, columns: list[Term]) -> Term:
+        """A page by its last row: of two or three columns, as one comparison or written out."""
+        assert self.parameters is not None
+        random = self.random
+        targets = random.sample(columns, min(len(columns), random.choice((2, 2, 3))))
+        kind = random.choice(("<", "<=", ">", ">="))
+        self.paged = targets, kind in ("<", "<=")
+        if random.random() < 0.5:
+            given = [placeholder(Parameter(next(self.parameters), kind, target.type)) for target in targets]
+            count = len(targets)
+            ours, theirs = (", ".join(f"{{{at + n}}}" for n in range(count)) for at in (0, count))
+            return same(INT, f"(({ours}) {kind} ({theirs}))", *targets, *given)
+        condition = self._compared_with(targets[-1], kind)
+        for target in reversed(targets[:-1]):
+            equal, strict = self._compared_with(target, "="), self._compared_with(target, kind[0])
+            condition = same(INT, "({0} OR ({1} AND {2}))", strict, equal, condition)
+        return condition
+
+    def _compared_with(self, target: Term, kind: str) -> Term:
+        assert self.parameters is not None
+        return same(
+            INT, f"({{0}} {kind} {{1}})", target, placeholder(Parameter(next(self.parameters), kind, target.type))
+        )
 
     def _late(self, condition: Term, columns: list[Term]) -> Term:
         """The condition where no key can stand for it: denied, or beside another."""
@@ -326,6 +356,11 @@ class Queries:
 
     def _ordered(self, select: Select) -> Query:
         random = self.random
+        (paged, down), self.paged = self.paged, ([], False)
+        if paged and not select.distinct and select.group is None and random.random() < 0.7:
+            down = down if random.random() < 0.8 else not down
+            keys = [OrderKey(target, down if random.random() < 0.9 else not down) for target in paged]
+            return replace(select, order=tuple(keys), cut=self._cut() if random.random() < 0.8 else Cut())
         if random.random() > 0.4:
             return replace(select, cut=self._cut()) if random.random() < 0.04 else select
         keys: list[OrderKey] = []

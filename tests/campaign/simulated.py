@@ -26,7 +26,7 @@ from migrations.recipe import RecipeEntry
 from tests.campaign.in_bulk import BulkMigrations
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Answer, Setting
-from tests.migrations.evaluate import sorted_rows
+from tests.migrations.evaluate import in_ranges, is_within, sorted_rows
 from tests.shard_of_key import shard_of_key
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
@@ -181,8 +181,9 @@ class Simulated(Planned):
 def keys_of(reader: Reader, arguments: Sequence[Any]) -> tuple[Row, ...]:
     """The reader's keys that a look-up reads; none where a comparison with NULL makes it empty."""
     wanted: dict[int, list[Any]] = {}
-    for parameter, argument in zip(reader.parameters, arguments, strict=True):
-        if parameter.column is None:
+    ranged = in_ranges(reader)
+    for number, (parameter, argument) in enumerate(zip(reader.parameters, arguments, strict=True)):
+        if parameter.column is None or number in ranged:
             continue
         values = [value for value in (argument if isinstance(argument, tuple) else (argument,)) if value is not None]
         if not values:
@@ -215,7 +216,11 @@ def rows_of(node: Node, rows: Counter[Row], arguments: Sequence[Any], finish: Fi
     limit, offset = reader.limit, reader.offset
     compared = key_function(tuple(range(len(node.columns))), collations_of(node.columns))
     found = [(compared(row), row) for row in rows.elements()]
-    for parameter, argument in zip(reader.parameters, keyed_arguments(node, arguments), strict=True):
+    keyed, ranged = keyed_arguments(node, arguments), in_ranges(reader)
+    found = [each for each in found if is_within(reader, each[0], keyed)]
+    for number, (parameter, argument) in enumerate(zip(reader.parameters, keyed, strict=True)):
+        if number in ranged:
+            continue
         if parameter.kind is ParameterKind.LIMIT:
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:

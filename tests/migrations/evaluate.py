@@ -34,6 +34,7 @@ from domains.plan.graph import (
     Over,
     ParameterKind,
     Project,
+    RangeTerm,
     Reader,
     TopK,
     Union,
@@ -68,7 +69,11 @@ def answer(
     """What a look-up in a view's reader answers, in order; one argument a parameter, a list for IN."""
     rows = evaluate(graph, root, tables)
     limit, offset = reader.limit, reader.offset
-    for parameter, argument in zip(reader.parameters, arguments, strict=True):
+    rows = Counter({row: n for row, n in rows.items() if is_within(reader, row, arguments)})
+    ranged = in_ranges(reader)
+    for number, (parameter, argument) in enumerate(zip(reader.parameters, arguments, strict=True)):
+        if number in ranged:
+            continue
         if parameter.kind is ParameterKind.LIMIT:
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:
@@ -85,6 +90,21 @@ def answer(
         values = [tuple(each) if isinstance(each, list) else each for each in arguments]
         return finish.answer(found, values, limit, offset)
     return found[offset:] if limit is None else found[offset : offset + limit]
+
+
+def in_ranges(reader: Reader) -> set[int]:
+    """The parameters of the reader's ranges, by their numbers."""
+    return {term.parameter for alternatives in reader.ranges for terms in alternatives for term in terms}
+
+
+def is_within(reader: Reader, row: Row, arguments: Sequence[Any]) -> bool:
+    """Whether the row meets the reader's ranges; no comparison with NULL is true."""
+
+    def holds(term: RangeTerm) -> bool:
+        value, argument = row[term.column], arguments[term.parameter]
+        return value is not None and argument is not None and _TESTS[term.kind](value, argument)
+
+    return all(any(all(map(holds, terms)) for terms in alternatives) for alternatives in reader.ranges)
 
 
 _TESTS: dict[ParameterKind, Callable[[Any, Any], bool]] = {

@@ -14,7 +14,7 @@ from domains.plan.graph import Columns, NodeIndex
 from domains.store.storage import StoredRows, TableRows
 from worker.adhoc.measured import MeasuredEvaluation
 from worker.reader_map import BoundLookup, ReaderLayout
-from worker.reader_map.layout import tie_of, window
+from worker.reader_map.layout import tie_of, windows
 from worker.reader_map.merging import limits
 
 Rows = list[tuple[Any, ...]]
@@ -97,12 +97,12 @@ def _found(evaluation: Evaluation, layout: ReaderLayout, bound: BoundLookup) -> 
     """The rows of the root that the parameters name."""
     key = layout.reader.key
     parts = evaluation.at(key, bound.keys) if key else evaluation.rows() if bound.keys else iter(())
-    if bound.seeks == ((),) and bound.low is None and bound.high is None:
+    if bound.seeks == ((),) and bound.low is None and bound.high is None and not bound.spans:
         yield from parts
         return
-    windows = [window(layout, seek, bound.low, bound.high) for seek in bound.seeks]
+    wanted = [one for seek in bound.seeks for one in windows(layout, seek, bound.low, bound.high, bound.spans)]
     for part in parts:
-        yield [delta for delta in part if any(one.holds(layout.suffix(delta[0])) for one in windows)]
+        yield [delta for delta in part if any(one.holds(layout.suffix(delta[0])) for one in wanted)]
 
 
 def _rank(layout: ReaderLayout, row: Row) -> tuple[bytes, bytes]:

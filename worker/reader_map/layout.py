@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from domains.language.coercion import json_encoder
-from domains.language.encoding import Encoder, key_encoder, row_encoder
-from domains.language.ordered import NULL_BYTES, encode_value, value_end
+from domains.language.encoding import Encoder, encode_order, key_encoder, row_encoder
+from domains.language.ordered import COMPLEMENT, NULL_BYTES, encode_value, value_end
 from domains.language.types import Column, Kind, Row, SqlType, Value
 from domains.plan.graph import Columns, NodeIndex, OrderTerm, Reader
 from domains.plan.sharding import SHARDS_MAX
@@ -117,6 +117,8 @@ class ReaderLayout:
         self._seeks_integer = _is_integer(types, reader.seek)
         positions = (*reader.seek, *(term.column for term in reader.order))
         descending = (False,) * len(reader.seek) + tuple(term.descending for term in reader.order)
+        self.descending = descending
+        """Of each column of the suffix."""
         self.suffix: Encoder = row_encoder(positions, [types[at] for at in positions], descending)
         """Encodes a row's ``seek ‖ order``."""
         self.has_suffix = bool(positions)
@@ -125,7 +127,7 @@ class ReaderLayout:
         self.empty = self.json(reader.empty) if reader.empty is not None else None
         self.unordered = not reader.order and self.empty is None and reader.limit is None and not reader.offset
         """Whether rows are answered one after another as they lie, and nothing else is."""
-        self.plain = not reader.seek and reader.limit is None and not reader.offset
+        self.plain = not reader.seek and not reader.ranges and reader.limit is None and not reader.offset
         """Whether a look-up by key alone answers all rows of the key."""
         self.sought = bool(reader.seek) and self.unordered
         """Whether a look-up by key and seek values answers the rows with these, value by value: ``seek_cache.py``."""
@@ -267,6 +269,89 @@ def window(layout: ReaderLayout, seek_values: Row, low: Bound | None, high: Boun
         edge = prefix + encode_value(high[0])
         end = after(edge) if high[1] else edge
     return Window(start, end, ordered)
+
+
+# Conditions of several columns (``Reader.ranges``): each alternative is an interval of suffixes, so a condition is a
+# union of intervals, and several conditions are what these have in common. ``(a, b) < (7, 3)`` by a, b descending::
+#
+#     a = 7, b < 3     from  7 ‖ 3 (behind it)  to  7 ‖ NULL
+#     a < 7            from  7 (behind it)      to  NULL
+#
+# The walk goes from the first to the last and ends where the page is full. Rows whose b is NULL lie between the two.
+
+Span = tuple[Row, Bound | None, Bound | None]
+"""An alternative: values of the first columns of a range, and the bounds of the next one."""
+Spans = tuple[tuple[Span, ...], ...]
+"""Alternatives of each condition; all conditions hold."""
+
+_Interval = tuple[bytes, bytes | None]
+_AFTER_NULL = bytes((NULL_BYTES[0] + 1,))
+_NULL_LAST = NULL_BYTES.translate(COMPLEMENT)
+
+
+def windows(
+    layout: ReaderLayout, seek_values: Row, low: Bound | None, high: Bound | None, spans: Spans
+) -> list[Window]:
+    """:func:`window` for these parameters, in the order of the entries, where ``spans`` may say more."""
+    if not spans:
+        return [window(layout, seek_values, low, high)]
+    given = len(seek_values)
+    prefix = layout.encode_seek[given](seek_values)
+    descending = layout.descending[given:]
+    found: list[_Interval] | None = None
+    for alternatives in spans:
+        wanted = _joined([_interval(prefix, descending, span) for span in alternatives])
+        if found is None:
+            found = wanted
+        else:
+            found = [common for one in found for other in wanted if (common := _common(one, other)) is not None]
+    assert found is not None, "there are spans"
+    ordered = not layout.reader.order or given == len(layout.reader.seek)
+    return [Window(start, end, ordered) for start, end in found]
+
+
+def _interval(prefix: bytes, descending: Sequence[bool], span: Span) -> _Interval:
+    values, low, high = span
+    begin = prefix + encode_order(values, descending[: len(values)]) if values else prefix
+    if low is None and high is None:
+        return begin, after(begin) if begin else None
+    down = descending[len(values)]
+    first, last = (high, low) if down else (low, high)
+    # NULL, which no comparison finds, comes first, and last where the column descends.
+    if first is None:
+        start = begin if down else begin + _AFTER_NULL
+    else:
+        edge = encode_value(first[0])
+        start = begin + (edge.translate(COMPLEMENT) if down else edge)
+        start = start if first[1] else after(start)
+    if last is None:
+        return start, begin + _NULL_LAST if down else after(begin) if begin else None
+    edge = encode_value(last[0])
+    end = begin + (edge.translate(COMPLEMENT) if down else edge)
+    return start, after(end) if last[1] else end
+
+
+def _joined(intervals: Sequence[_Interval]) -> list[_Interval]:
+    """Intervals in order, those that meet as one."""
+    found: list[_Interval] = []
+    for start, end in sorted((each for each in intervals if each[1] is None or each[0] < each[1]), key=_start):
+        if found and (found[-1][1] is None or start <= found[-1][1]):
+            last, stop = found[-1]
+            found[-1] = last, None if end is None or stop is None else max(end, stop)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _start(interval: _Interval) -> bytes:
+    return interval[0]
+
+
+def _common(one: _Interval, other: _Interval) -> _Interval | None:
+    start = max(one[0], other[0])
+    ends = [end for end in (one[1], other[1]) if end is not None]
+    end = min(ends, default=None)
+    return None if end is not None and end <= start else (start, end)
 
 
 def after(prefix: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domains.language.types import Row
-from worker.reader_map.layout import Bound, ReaderLayout
+from worker.reader_map.layout import Bound, ReaderLayout, Spans
 from worker.reader_map.merging import Parts, joined
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
 
@@ -25,6 +25,8 @@ class BoundLookup:
     high: Bound | None = None
     limit: int | None = None
     offset: int = 0
+    spans: Spans = ()
+    """Of the reader's ``ranges``; there are no ``low`` and ``high`` beside them."""
 
     def finished(self, page: bytes) -> bytes | None:
         """The answer out of the reader's rows: they are it. None where more is to be done than a look-up may take."""
@@ -38,14 +40,16 @@ class BoundLookup:
     def page(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> bytes | None:
         """The rows, or None where one of the keys is a hole."""
         if len(self.keys) == len(self.seeks) == 1:
-            return client.page(layout, self.keys[0], self.seeks[0], self.low, self.high, self.limit, self.offset)
+            return client.page(
+                layout, self.keys[0], self.seeks[0], self.low, self.high, self.limit, self.offset, self.spans
+            )
         if not self.keys:
             return self.joined(layout, [])  # The row of an aggregate over nothing, unless LIMIT cuts it off.
-        return client.rows(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
+        return client.rows(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset, self.spans)
 
     def parts(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> Parts | None:
         """The rows of each key, in the order of the keys, for :meth:`joined`; None where one of them is a hole."""
-        return client.parts(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
+        return client.parts(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset, self.spans)
 
     def joined(self, layout: ReaderLayout, parts: Parts) -> bytes:
         """The answer out of the rows of all keys, in the order of the keys."""

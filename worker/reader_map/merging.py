@@ -143,6 +143,26 @@ def sought_rows(
     return [row for found in rows for row in found[:most]]
 
 
+def spanned_rows(
+    transaction: Transaction,
+    layout: ReaderLayout,
+    marker: bytes,
+    state: bytes,
+    windows: Sequence[Window],
+    most: int | None,
+) -> list[Ranked]:
+    """The rows of a filled key in all of these windows, which lie one after another, in the reader's order. Where that
+    is theirs the walk ends with the ``most``-th row: a page costs its own rows, and a step down the tree a window."""
+    found: list[Ranked] = []
+    ordered = all(part.ordered for part in windows)
+    for part in windows:
+        left = None if most is None or not ordered else most - len(found)
+        if left == 0:
+            break
+        found += ranked_rows(transaction, layout, marker, state, part, left)
+    return found if ordered else sorted(found)[:most]
+
+
 def _suffixes(
     transaction: Transaction, layout: ReaderLayout, marker: bytes, state: bytes
 ) -> Iterator[tuple[bytes, bytes, bytes]]:

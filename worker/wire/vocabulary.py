@@ -63,6 +63,7 @@ GRAPH: tuple[type, ...] = (
     graph.Node,
     graph.OrderTerm,
     graph.Parameter,
+    graph.RangeTerm,
     graph.Sharding,
     graph.WindowCall,
 )

@@ -108,7 +108,7 @@ async def test_an_eviction_by_any_key_takes_its_prefix(deployment: LocalDeployme
 
 async def test_explain_says_what_is_sought(deployment: LocalDeployment) -> None:
     assert "partial by (user), sought by (story)" in deployment.explain("listed")
-    assert "partial by (user), sought by (weight, story)" in deployment.explain("ranged")
+    assert "partial by (user), sought by (weight), walked within a range of (story)" in deployment.explain("ranged")
     assert "sought" not in deployment.explain("plain_listed")
 
 
