@@ -285,8 +285,7 @@ def _range_of(relation: Relation) -> SoughtRange | None:
     found = sought_range((*late.conditions, *compared))
     if found is not None and any(c.column in found.columns for c in relation.carried if c.slot.kind in EQUALITIES):
         return None
-    leads = found is not None and begins_with(relation.order, found.columns)
-    return found if late.conditions or leads else None
+    return found if late.conditions or (found is not None and begins_with(relation.order, found.columns)) else None
 
 
 def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
@@ -309,8 +308,7 @@ def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, na
         tuple(tuple(RangeTerm(t.column, t.kind, at[t.key]) for t in terms) for terms in alternatives)
         for alternatives in found.conditions
     )
-    columns = relation.plan.columns
-    parameters = ranged_parameters(name_parameters(slots, columns), ranges, columns)
+    parameters = ranged_parameters(name_parameters(slots, relation.plan.columns), ranges, relation.plan.columns)
     root = emit(pruned(relation.plan), graph)
     equal = [PlacedParameter(p.slot, p.column) for p in slots if p.slot.kind in EQUALITIES and p.column is not None]
     key, seek = _sought(equal, written, name, parameters, graph, root)
