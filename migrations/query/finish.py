@@ -95,6 +95,20 @@ class Finish:
         return lines[::-1]
 
 
+def named_apart(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns, each under a name of its own: JSON has no name twice."""
+    taken: set[str] = set()
+    found = []
+    for column in columns:
+        name, count = column.name, 1
+        while name in taken:
+            count += 1
+            name = f"{column.name}_{count}"
+        taken.add(name)
+        found.append(Column(name, column.type))
+    return tuple(found)
+
+
 def _described(e: Expression, names: Sequence[str]) -> str:
     marks = replaced(e, lambda each: Field(len(names), each.type))
     return describe(marks, [*names, "?"])

@@ -19,7 +19,7 @@ from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.moments import HiddenParameter
 from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
 from migrations.query.expressions.terms import substituted
-from migrations.query.finish import Finish
+from migrations.query.finish import Finish, named_apart
 from migrations.query.plan import distinct, emit, projected, pruned
 from migrations.query.relation import (
     LateCall,
@@ -37,8 +37,6 @@ from migrations.query.setops import plan_set_operation, sorted_and_limited
 from migrations.query.source import named_columns
 from migrations.query.sources.hints import partial_by
 from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
-
-# A whole query: WITH, and what follows it.
 
 
 def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
@@ -269,10 +267,8 @@ def _sought(
 
 
 def _range_of(relation: Relation) -> SoughtRange | None:
-    """What the parameters that are no keys come to, where they are one range, and nothing else is left to reading.
-
-    A range of one column without any more to it is one only if ORDER BY begins with that column, and so makes the walk.
-    """
+    """What the parameters that are no keys come to, where they are one range, and nothing else is left to reading. A
+    range of one column alone is one only if ORDER BY begins with that column, and so makes the walk."""
     late = relation.late
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
     if late.single or late.groups is not None or late.distinct or relation.empty is not None:
@@ -298,8 +294,9 @@ def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, na
     )
     assert found is not None, "it is one of the relation before its columns had their places"
     placed = [(relation.plan.field(c.column), c.slot) for c in relation.carried]
-    slots, none = _keys_and_conditions(placed, relation.late.slots)
-    assert not none, "a range begins with one column"
+    slots, _ = _keys_and_conditions(
+        placed, relation.late.slots
+    )  # No condition is left: a range begins with one column.
     slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
     slots.sort(key=lambda p: p.slot.marks[0])
     _refuse_lost_placeholders(written, slots)
@@ -386,7 +383,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     root = emit(pruned(narrow), graph)
     key, seek = _sought(slots, written, name, parameters, graph, root)
     finish = Finish(
-        stored=_named_apart(narrow.columns),
+        stored=named_apart(narrow.columns),
         columns=relation.columns,
         late=replace(late, conditions=tuple(conditions), matches=matches, groups=groups, slots=(), single=single),
         outputs=outputs,
@@ -437,20 +434,6 @@ def _keys_of(slot: Slot) -> list[str]:
     """All that a parameter may be called in expressions."""
     own = [slot.key] if slot.named or slot.moment is not None else []
     return [*own, *(".".join(map(str, mark)) for mark in slot.marks)]
-
-
-def _named_apart(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns, each under a name of its own: JSON has no name twice."""
-    taken: set[str] = set()
-    found = []
-    for column in columns:
-        name, count = column.name, 1
-        while name in taken:
-            count += 1
-            name = f"{column.name}_{count}"
-        taken.add(name)
-        found.append(Column(name, column.type))
-    return tuple(found)
 
 
 def _has_one_key(relation: Relation) -> bool:
