@@ -39,7 +39,7 @@ _MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RangedColumn:
     """``column kind parameter``"""
 
     column: int
@@ -48,7 +48,7 @@ class Compared:
     """The parameter's, in expressions."""
 
 
-Alternatives = tuple[tuple[Compared, ...], ...]
+Alternatives = tuple[tuple[RangedColumn, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _implies(condition: Alternatives, bound: Alternatives) -> bool:
         return False
     closed = bound[0][0]
     kinds = (ParameterKind.EQUAL, closed.kind, _STRICT[closed.kind])
-    implying = {Compared(closed.column, kind, closed.key) for kind in kinds}
+    implying = {RangedColumn(closed.column, kind, closed.key) for kind in kinds}
     return all(not implying.isdisjoint(terms) for terms in condition)
 
 
@@ -90,7 +90,7 @@ _STRICT = {
 }
 
 
-def _alternatives(e: Expression) -> list[tuple[Compared, ...]] | None:
+def _alternatives(e: Expression) -> list[tuple[RangedColumn, ...]] | None:
     if not isinstance(e, Call):
         return None
     if e.function in ("or", "and"):
@@ -112,7 +112,7 @@ def _alternatives(e: Expression) -> list[tuple[Compared, ...]] | None:
     return None if compared is None else [(compared,)]
 
 
-def _compared(e: Call) -> Compared | None:
+def _compared(e: Call) -> RangedColumn | None:
     if e.function not in _KINDS:
         return None
     one, other = e.arguments
@@ -123,10 +123,10 @@ def _compared(e: Call) -> Compared | None:
         return None
     if one.type.kind is Kind.JSON or one.type.members:
         return None  # They are compared otherwise than they are ordered.
-    return Compared(one.position, _KINDS[function], key_of(other))
+    return RangedColumn(one.position, _KINDS[function], key_of(other))
 
 
-def _order_of(alternatives: Sequence[tuple[Compared, ...]]) -> tuple[int, ...] | None:
+def _order_of(alternatives: Sequence[tuple[RangedColumn, ...]]) -> tuple[int, ...] | None:
     columns: list[int] = []
     for terms in sorted(alternatives, key=lambda terms: len(_equal(terms))):
         equal = _equal(terms)
@@ -145,7 +145,7 @@ def _order_of(alternatives: Sequence[tuple[Compared, ...]]) -> tuple[int, ...] |
     return tuple(columns)
 
 
-def _equal(terms: Sequence[Compared]) -> list[int]:
+def _equal(terms: Sequence[RangedColumn]) -> list[int]:
     """The columns that are compared by equality."""
     return list(dict.fromkeys(term.column for term in terms if term.kind is ParameterKind.EQUAL))
 
