@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.deployment import (
@@ -28,7 +29,7 @@ from controller.deployment import (
     numbered_upsert,
 )
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
-from controller.lookups.binding import Binding, FinishedLookup, RequestMoment, utc_now
+from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup
 from controller.statements.evaluating import Elsewhere, evaluate
@@ -80,7 +81,7 @@ class Serving(ABC):
         self.hosts = hosts
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
-        self._targets: dict[str, TableTarget] = {}
+        self._targets: dict[tuple[Callable[[State, str], TableSchema], str], TableTarget] = {}
         """Keyed by table that was written to; emptied with each new state."""
         self._turn = 0
         """Number of writes so far: rows that may go to any shard go to the shards in turn."""
@@ -167,10 +168,10 @@ class Serving(ABC):
         info = info_of(state, view.lower())
         index = state.flow.readers.get(view.lower())
         if index is None or self.is_unbuilt(index):
-            return ViewLookup(info, Binding.of(planned, clock=lambda: self.now()), (), self.hosts)
+            return ViewLookup(info, Binding.of(planned, lambda: self.now()), (), self.hosts)
         node, sharding = state.flow.node(index), state.flow.sharding[index]
         assert is_reader(node.operator)
-        binding = Binding.of(planned, node.operator, lambda: self.now())
+        binding = Binding.of(planned, lambda: self.now(), node.operator)
         numbers = zip(state.flow.places(index), sharding.numbers, strict=True)
         shards = tuple(self.hosts.reader(node, at, state.flow.bases_of(index, number)) for at, number in numbers)
         if len(shards) == 1:
@@ -383,7 +384,7 @@ class Serving(ABC):
 
         Raises SchemaChanged if the table was altered since the operation was made: then nothing was done.
         """
-        table = self._target_of(stored_table(self.state, operation.table))
+        table = self._target(operation.table, stored_table)
         shard = 0
         if len(table.domains) > 1:
             self._turn += 1
@@ -396,19 +397,18 @@ class Serving(ABC):
         written = await self.hosts.write(table.domains[shard], operation, table)
         return WriteResult(written.rows_affected, written.clock, written.first_id, returned=written.returned)
 
-    def _target(self, name: str) -> TableTarget:
-        """Raises NotFound with the nearest name."""
-        return self._target_of(table_of(self.state, name))
-
-    def _target_of(self, schema: TableSchema) -> TableTarget:
-        if (found := self._targets.get(schema.name.lower())) is None:
-            found = self._targets[schema.name.lower()] = TableTarget.of(schema, self.state.shards)
+    def _target(self, name: str, find: Callable[[State, str], TableSchema] = table_of) -> TableTarget:
+        """The table of SQL's name, or of the name that it is stored by. Raises NotFound."""
+        found = self._targets.get((find, name))
+        if found is None:
+            state = self.state
+            found = self._targets[find, name] = TableTarget.of(find(state, name), state.shards)
         return found
 
     @staticmethod
     def now() -> str:
-        """CURRENT_TIMESTAMP, in UTC."""
-        return utc_now()
+        """CURRENT_TIMESTAMP, in UTC: ``2026-01-31 08:00:00``."""
+        return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         """The attempt's answer; it is repeated if a table was altered between the making of a write and its doing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -138,11 +137,6 @@ class FinishedLookup(BoundLookup):
         return BoundLookup(self.keys, self.seeks, self.low, self.high)
 
 
-def utc_now() -> str:
-    """CURRENT_TIMESTAMP, in UTC: ``2026-01-31 08:00:00``."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 class RequestMoment:
     """The time of a request, which is that of all it asks: read when it is first wanted, and then the same."""
 
@@ -158,7 +152,8 @@ class RequestMoment:
 
 
 class Binding:
-    """The parameters of one view, compiled. ``clock`` gives the time where a look-up brings none."""
+    """The parameters of one view, compiled. ``clock`` gives the time where a look-up brings none, and is wanted where
+    there are hidden parameters."""
 
     def __init__(
         self,
@@ -167,7 +162,7 @@ class Binding:
         parameters: Sequence[Parameter],
         finish: Finish | None = None,
         hidden: Sequence[HiddenParameter] = (),
-        clock: Callable[[], str] = utc_now,
+        clock: Callable[[], str] = str,
     ) -> None:
         self.view = view
         self.reader = reader
@@ -217,7 +212,7 @@ class Binding:
     # --- three shapes of a request ------------------------------------------------------------------------------
 
     @staticmethod
-    def of(planned: PlannedView, reader: Reader | None = None, clock: Callable[[], str] = utc_now) -> Binding:
+    def of(planned: PlannedView, clock: Callable[[], str], reader: Reader | None = None) -> Binding:
         return Binding(
             planned.name, reader or planned.reader, planned.parameters, planned.finish, planned.hidden, clock
         )

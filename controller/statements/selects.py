@@ -293,7 +293,7 @@ class Selects:
         return planned.columns, rows, clock
 
     def _binding(self, planned: PlannedView) -> Binding:
-        return Binding.of(planned, clock=lambda: self._deployment.now())
+        return Binding.of(planned, lambda: self._deployment.now())
 
     async def _by_spark(self, sent: SentSelect, spark: SparkSelects, budget: Budget) -> tuple[Rows, Clock] | None:
         select = await self._plans.verbatim(sent)

@@ -24,7 +24,7 @@ from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
-from domains.engine.writing.foreign_keys import change_related, reaches_others
+from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, change_table
 from domains.engine.writing.written import WrittenTables
 from domains.errors import HeadraceError, RowsRefused
@@ -34,6 +34,7 @@ from domains.operators.operator import Vertex
 from domains.plan.deltas import consolidate
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
 from domains.plan.packets import (
+    Amend,
     Effect,
     Evicted,
     EvictKeys,
@@ -208,7 +209,7 @@ class Domain:
             if repeated:
                 done = NOTHING
             else:
-                if reaches_others(known, packet.operation):
+                if known.is_related or (isinstance(packet.operation, Amend) and packet.operation.also):
                     done = change_related(self.written, packet.operation)
                 else:
                     done = change_table(known, packet.operation)

@@ -236,7 +236,7 @@ class Planned:
         return self.answered(*plan_evaluation(self.state, definition), arguments)
 
     def answered(self, planned: PlannedView, plan: EvaluationPlan, arguments: Sequence[Any]) -> list[Row]:
-        bound = Binding.of(planned, clock=self.now).from_arguments(arguments)
+        bound = Binding.of(planned, self.now).from_arguments(arguments)
         shards = self.state.shards
         stores = [self.simulation.stores[physical(BASES, shard, shards)] for shard in range(shards)]
         question = Question(plan, bound.sent)

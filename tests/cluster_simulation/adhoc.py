@@ -226,4 +226,4 @@ def _question(state: State, sql: str) -> Question:
     assert isinstance(statement, SelectStatement)
     definition = verbatim(statement.query, state.catalog, ()).definition()
     planned, plan = plan_evaluation(state, definition)
-    return Question(plan, Binding(definition.name, planned.reader, planned.parameters).from_arguments(()))
+    return Question(plan, Binding.of(planned, lambda: NOW).from_arguments(()))

@@ -20,6 +20,7 @@ from domains.plan.graph import DomainIndex, NodeIndex, Reader
 from domains.plan.packets import Clock, Insert, Once, Operation, Written
 from migrations.flow.plan import State
 from migrations.flow.routing import NumberedPart, split, split_numbered
+from migrations.query.expressions.moments import at_moment
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
@@ -210,12 +211,13 @@ class Client:
         return rows_of(node, total, arguments, state.planned[view.lower()].finish)
 
     def arguments(self, view: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        """One argument a parameter, from one value a ``?`` of a view that is known here."""
+        """One argument a parameter, from one value a ``?`` of a view that is known here, and what follows from the
+        time."""
         planned = self.directory.state.planned[view]
         given: list[Any] = [None] * len(planned.parameters)
         for index, value in zip(planned.placeholders, values, strict=True):
             given[index] = tuple(value) if isinstance(value, list) else value
-        return tuple(given)
+        return (*given, *(at_moment(each.value, NOW).value for each in planned.hidden))
 
     async def evict_arguments(self, view: str, arguments: Sequence[Any]) -> None:
         state = self.directory.state

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from domains.engine.writing.write import Changes, TableChange, perform
-from domains.engine.writing.written import KeyReference, WrittenTable, WrittenTables
+from domains.engine.writing.written import KeyReference, WrittenTables
 from domains.errors import ConstraintViolation
 from domains.language.description import literal
 from domains.language.types import Reaction, Row, TableSchema
@@ -64,11 +64,6 @@ class _Together:
         if name not in self.changes:
             self.changes[name] = TableChange(self.tables.known(name))
         return self.changes[name]
-
-
-def reaches_others(written: WrittenTable, operation: Operation) -> bool:
-    """Whether a write of a table may change others, or depend on them."""
-    return written.is_related or (isinstance(operation, Amend) and bool(operation.also))
 
 
 def change_related(tables: WrittenTables, operation: Operation) -> Changes:
