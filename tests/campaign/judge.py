@@ -21,6 +21,7 @@ from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Table
 from tests.campaign.statements import AskMore, Assignment, Delete, Insert, Update, Write
+from tests.campaign.terms import Term
 
 Stored = tuple[Any, ...]
 Rows = dict[int, Stored]
@@ -148,11 +149,11 @@ class Judge:
         if not conditions:
             return []
         rest = tuple(term for term in query.where if term not in asking)
-        outputs = tuple(Output(term.arguments[0], f"x{i}") for i, term in enumerate(conditions))
+        compared = [pair for term in conditions for pair in _compared_columns(term)]
+        outputs = tuple(Output(column, f"x{i}") for i, (column, _) in enumerate(compared))
         text = judged(Select(outputs, query.sources, rest)) + " LIMIT 60"
-        ids = [[part.parameter.id for part in t.walk() if part.parameter is not None] for t in conditions]
         return [
-            {id: value for group, value in zip(ids, row, strict=True) for id in group}
+            {id: value for (_, ids), value in zip(compared, row, strict=True) for id in ids}
             for row in self.connection.execute(text)
         ]
 
@@ -291,3 +292,12 @@ def stored(column: Column, value: Any, table: Table) -> Any:
             if isinstance(value, str):
                 raise Refused
     return value
+
+
+def _compared_columns(term: Term) -> list[tuple[Term, list[int]]]:
+    """The columns of a comparison, with the numbers of the parameters of each: of rows they go one by one."""
+    columns = [part for part in term.arguments if part.column is not None]
+    ids = [part.parameter.id for part in term.walk() if part.parameter is not None]
+    if len(columns) > 1 and len(columns) == len(ids):
+        return [(column, [id]) for column, id in zip(columns, ids, strict=True)]
+    return [(term.arguments[0], ids)]
