@@ -76,13 +76,20 @@ def hinted(query: Query, random: Random) -> Query:
         query = replace(query, eager=True)
     if random.random() < 0.4:
         return query
-    names = Counter(name for name, _ in asked)
+    names = Counter(name for term in query.where for part in term.walk() for name in _beside_parameters(part))
     keys = [each for each in map(_compared, query.where) if each is not None]
     able = [name for name, kind in keys if kind in ("=", "in") and names[name] == 1]
     shown = any(part.parameter is not None for output in query.outputs for part in output.term.walk())
     if not able or len(asked) == 1 or shown:  # What stands beside a column in the list has its name, too.
         return query
     return replace(query, partial_by=tuple(random.sample(able, random.randint(1, max(1, len(able) - 1)))))
+
+
+def _beside_parameters(term: Term) -> list[str]:
+    """The columns of a comparison with parameters; of rows there are several."""
+    if all(argument.parameter is None for argument in term.arguments):
+        return []
+    return [argument.column[1] for argument in term.arguments if argument.column is not None]
 
 
 def _compared(term: Term) -> tuple[str, str] | None:
