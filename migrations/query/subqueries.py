@@ -312,8 +312,9 @@ class Subqueries:
     def _beside(self, relation: Relation) -> tuple[Leaf, Links]:
         """Join a relation of at most one row for what it carries, and of exactly one if that is nothing."""
         relation, links = self.parted(relation, optional=True)
-        asked = relation.carried
-        if asked and (not links or any(c.slot.kind in SEVERAL for c in asked)):
+        # Without a link there is one row for each value of a parameter, as of any aggregate that has one below it.
+        asked = relation.carried if links else ()
+        if any(c.slot.kind in SEVERAL for c in asked):
             _refuse_parameters(relation, "NOT EXISTS, or a subquery as a value,")
         if links:
             relation = replace(relation, empty=None, carried=())

@@ -42,7 +42,7 @@ def damage(data: Path, how: str, shard: int) -> None:
             content[len(content) // 2] ^= 0x10
             log.write_bytes(content)
         case "cut":
-            log.write_bytes(content[: len(content) * 2 // 3])
+            log.write_bytes(content[: len(content) * 5 // 6])  # What was archived is before it.
         case "delete":
             log.unlink()
         case "folder":

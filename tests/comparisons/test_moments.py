@@ -69,7 +69,7 @@ def test_views_of_the_time(tmp_path: Path, mariadb: int, monkeypatch: pytest.Mon
     seed = random.randrange(10_000)
     print(f"seed {seed}")
     rng, now = random.Random(seed), datetime(2026, 3, 1, 12)
-    monkeypatch.setattr("controller.serving.utc_now", lambda: str(now))
+    monkeypatch.setattr("controller.serving.Serving.now", staticmethod(lambda: str(now)))
     with asyncio.Runner() as runner, embedded(tmp_path / "data", read_your_writes=True) as db:
         connection = runner.run(_connected(mariadb))
 

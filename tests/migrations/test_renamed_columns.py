@@ -104,8 +104,7 @@ def texts(state: State) -> list[str]:
         ),
         (
             "SELECT id FROM stories WHERE (author, id) < (?, ?) ORDER BY author DESC, id DESC LIMIT 10",
-            "SELECT id FROM (SELECT id, writer AS author FROM stories) AS stories"
-            " WHERE (author, id) < (?, ?) ORDER BY author DESC, id DESC LIMIT 10",
+            "SELECT id FROM stories WHERE (writer, id) < (:author, :id) ORDER BY writer DESC, id DESC LIMIT 10",
         ),
         ("SELECT id, title FROM stories WHERE id = ?", "SELECT id, title FROM stories WHERE id = ?"),
     ],

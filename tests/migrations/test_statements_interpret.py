@@ -87,6 +87,7 @@ def test_selects_keep_their_text_and_parameters() -> None:
         query=None,  # type: ignore[arg-type]
         sql="SELECT id FROM stories WHERE id IN (?) AND author = ?",
         params=((1, 2), 1),
+        now=NOW,
     )
     explained = one("EXPLAIN SELECT id FROM stories WHERE id = ?", 3)
     assert isinstance(explained, Explain)
