@@ -17,8 +17,8 @@ JOINED = (3, 5, 13, 15, 16, 18)
 """For several shards: an aggregate above joins, cross joins, outer joins, ranking, DISTINCT."""
 
 
-ASKED = (3, 5, 10, 12, 16, 17)
-"""With parameters: as keys, as ranges and lists applied to what is read, and below a correlated subquery."""
+ASKED = (3, 12, 17)
+"""With parameters: as keys, as ranges and lists applied to what is read, and beside a correlated subquery."""
 
 
 @pytest.mark.parametrize(
