@@ -175,6 +175,12 @@ def _combined(arguments: list[Expression]) -> Expression:
         return arguments[0]
     parts: list[Expression] = []
     for argument in arguments:
+        if argument.type.collation is not None:
+            raise Unsupported(
+                f"DISTINCT of several values, one of which is a text under {argument.type.collation.value}",
+                hint="count rows that are distinct: SELECT COUNT(*) FROM (SELECT DISTINCT a, b FROM t WHERE a IS NOT "
+                "NULL AND b IS NOT NULL) AS x",
+            )
         argument = call("json_order", argument) if argument.type.kind is Kind.JSON else argument
         text = call("hex", argument) if argument.type.kind is Kind.BLOB else call("cast", argument, type=TEXT)
         parts += [call("char_length", text), Constant(":", TEXT), text]
