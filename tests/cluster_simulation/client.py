@@ -20,11 +20,10 @@ from domains.plan.graph import DomainIndex, NodeIndex, Reader
 from domains.plan.packets import Clock, Insert, Once, Operation, Written
 from migrations.flow.plan import State
 from migrations.flow.routing import NumberedPart, split, split_numbered
-from migrations.query.expressions.moments import at_moment
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
-from tests.campaign.planned import NOW
+from tests.campaign.planned import NOW, Planned
 from tests.campaign.simulated import keyed_arguments, keys_of, rows_of
 from tests.cluster_simulation.loop import Process
 from tests.shard_of_key import shard_of_key
@@ -217,7 +216,7 @@ class Client:
         given: list[Any] = [None] * len(planned.parameters)
         for index, value in zip(planned.placeholders, values, strict=True):
             given[index] = tuple(value) if isinstance(value, list) else value
-        return (*given, *(at_moment(each.value, NOW).value for each in planned.hidden))
+        return Planned.whole(planned, given)
 
     async def evict_arguments(self, view: str, arguments: Sequence[Any]) -> None:
         state = self.directory.state

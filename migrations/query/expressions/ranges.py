@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from domains.language.expressions import Call, Expression, Field
 from domains.language.types import Column, Kind
@@ -102,10 +103,7 @@ def _alternatives(e: Expression) -> list[tuple[RangedColumn, ...]] | None:
             parts.append(part)
         if e.function == "or":
             return [each for part in parts for each in part]
-        count = 1
-        for part in parts:
-            count *= len(part)
-        if count > MOST_ALTERNATIVES:
+        if prod(map(len, parts)) > MOST_ALTERNATIVES:
             return None
         return [tuple(term for some in chosen for term in some) for chosen in product(*parts)]
     compared = _compared(e)
