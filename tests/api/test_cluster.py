@@ -457,6 +457,29 @@ async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
     assert cluster.directory.leader is not None, "who may be asked: an election may be over before it is heard of"
 
 
+async def test_a_change_that_is_stopped_after_the_deployment_was_closed_ends(
+    cluster: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for the newest state last, which nobody reads any more."""
+    begun = asyncio.Event()
+
+    async def run(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cluster.leader, "run", run)
+    asking = asyncio.create_task(cluster.execute("CREATE VIEW Late AS SELECT COUNT(*) AS items FROM items"))
+    refreshing = asyncio.create_task(cluster.directory.refresh())
+    await asyncio.wait_for(begun.wait(), DEADLINE)
+    await cluster.directory.close()
+    asking.cancel()
+    late = asyncio.create_task(cluster.directory.refresh())
+    _, hanging = await asyncio.wait([asking, refreshing, late], timeout=DEADLINE / 6)
+    assert not hanging
+    assert asking.cancelled()
+    assert not cluster.directory.connected, "so that no caller takes the copy for the newest"
+
+
 # --- schemas --------------------------------------------------------------------------------------------------------
 
 

@@ -70,6 +70,7 @@ class Directory:
         if self.damage is not None:
             raise self.damage
         self._task = asyncio.create_task(self._follow())
+        self._task.add_done_callback(lambda _: self._not_followed())
 
     async def close(self) -> None:
         if self._task is not None:
@@ -101,7 +102,10 @@ class Directory:
     # --- following ----------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Returns when the copy is at least as new as the call, or ZooKeeper has not answered."""
+        """Returns when the copy is at least as new as the call, or ZooKeeper has not answered. Once this is closed it
+        returns at once: a request that is stopped last must not wait for a read that nobody begins."""
+        if self._task is None or self._task.done():
+            return
         read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(read)
         self._wanted.set()
@@ -134,6 +138,13 @@ class Directory:
                 for read in waiting:
                     if not read.done():
                         read.set_result(None)
+
+    def _not_followed(self) -> None:
+        self.connected = False
+        waiting, self._waiting = self._waiting, []
+        for read in waiting:
+            if not read.done():
+                read.set_result(None)
 
     async def _read(self, opening: Opening | None = None) -> None:
         data, _ = await self.authority.read()
