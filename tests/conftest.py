@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +24,46 @@ def pytest_unconfigure() -> None:
     """What a test has served in this process has set everything apart for good (``worker/service/system.py``). It
     goes after all: nanobind, by which DuckDB is bound, reports what is left at the end of a process as leaked."""
     gc.unfreeze()
+
+
+LONGEST = (
+    "tests/migrations/spark/test_verify_command.py",
+    "tests/migrations/spark/test_launching.py",
+    "tests/cluster/test_rebuild_by_spark.py",
+    "tests/loadgen/test_tpch.py",
+    "tests/headrace/test_load_spark.py",
+    "tests/campaign/test_campaign_machinery.py",
+    "tests/campaign/test_campaign.py::test_campaign[first]",
+    "tests/campaign/test_campaign.py::test_campaign[second]",
+    "tests/cluster_simulation/test_mutants.py",
+    "tests/drills/test_backup_drill.py",
+    "tests/cluster/test_real_cluster.py",
+    "tests/cluster/test_supervisor.py",
+)
+"""The longest first, as ``--durations`` says. A process that begins one of them last lets the others wait for it."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests: ``--dist worksteal`` gives each process one stretch of the list, and takes the end
+    of a stretch away from who has much left, so the longest are dealt to the beginnings of the stretches."""
+    items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def longest_first(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """The items in an order of which each process's equal stretch begins with its share of the longest."""
+    groups: list[list[pytest.Item]] = [[] for _ in LONGEST]
+    others: list[pytest.Item] = []
+    for item in items:
+        group = next((n for n, name in enumerate(LONGEST) if item.nodeid.startswith(name)), None)
+        (others if group is None else groups[group]).append(item)
+    dealt: list[pytest.Item] = []
+    for process in range(processes):
+        dealt += [item for group in groups[process::processes] for item in group]
+        size = (len(items) * (process + 1)) // processes - len(dealt)
+        dealt += others[: max(size, 0)]
+        del others[: max(size, 0)]
+    return dealt + others
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,11 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Set
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import LONGEST, longest_first
 from worker.dataflow.inbox import BATCH_INPUTS
 from worker.dataflow.pacing import SLICE_SECONDS
 
@@ -401,3 +403,14 @@ def test_figures_of_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     assert f"at most {BATCH_INPUTS} inputs" in text
     assert f"in slices of some {SLICE_SECONDS * 1000:g} ms" in text
+
+
+def test_the_longest_tests_begin_first() -> None:
+    missing = [name for name in LONGEST if not (ROOT / name.partition("::")[0]).is_file()]
+    assert not missing, "tests/conftest.py deals them to processes by these names"
+    items = [SimpleNamespace(nodeid=name) for name in ("a", *LONGEST, "b", "c", "d")]
+    dealt = longest_first(items, 2)  # type: ignore[arg-type]
+    assert sorted(map(id, dealt)) == sorted(map(id, items))
+    stretch = len(items) // 2
+    assert [item.nodeid for item in dealt[:stretch]] == [*LONGEST[::2], "a", "b"]
+    assert dealt[stretch].nodeid == LONGEST[1]
