@@ -196,7 +196,7 @@ def _plain(schema: TableSchema, position: int, expression: Expression) -> tuple[
         return position, -1, coerce(expression.value, column.type, column=column.name)
     if isinstance(expression, Field) and width <= expression.position < 2 * width:
         source = expression.position - width
-        return (position, source, None) if schema.columns[source].type == column.type else None
+        return (position, source, None) if expression.type == column.type else None
     return None
 
 

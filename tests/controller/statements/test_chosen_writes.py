@@ -133,3 +133,8 @@ async def test_tables_of_several_shards_are_not_written_to_at_once(tmp_path: Pat
         assert await rows(spread) == [(2, 20)]
     finally:
         await spread.close()
+
+
+async def test_what_a_subquery_gives_is_made_the_type_of_its_column(deployment: LocalDeployment) -> None:
+    await deployment.execute("UPDATE t SET n = (SELECT SUM(n) * 1.5 FROM u WHERE u.t = t.id) WHERE id <> 2")
+    assert await rows(deployment) == [(1, 5), (2, 20), (3, 8)]
