@@ -56,7 +56,7 @@ class Judges:
         self._duck.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'; SET threads = 1")
 
     async def begin(self) -> None:
-        for statement in ("DROP DATABASE IF EXISTS nested", "CREATE DATABASE nested", "USE nested", *DEFINITIONS):
+        for statement in ("CREATE OR REPLACE DATABASE nested", "USE nested", *DEFINITIONS):
             await self._cursor.execute(statement)
         for table in TABLES:
             self._duck.execute(f"DROP TABLE IF EXISTS {table}")
