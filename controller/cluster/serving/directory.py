@@ -135,16 +135,12 @@ class Directory:
                 self.connected = False
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wanted.set)
             finally:
-                for read in waiting:
-                    if not read.done():
-                        read.set_result(None)
+                _release(waiting)
 
     def _not_followed(self) -> None:
         self.connected = False
         waiting, self._waiting = self._waiting, []
-        for read in waiting:
-            if not read.done():
-                read.set_result(None)
+        _release(waiting)
 
     async def _read(self, opening: Opening | None = None) -> None:
         data, _ = await self.authority.read()
@@ -187,3 +183,10 @@ class Directory:
         if after is not before:
             for tell in self.on_state:
                 tell(before, after)
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    """Let callers of ``refresh`` go on, those that have not left."""
+    for read in waiting:
+        if not read.done():
+            read.set_result(None)
