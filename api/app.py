@@ -87,7 +87,7 @@ dt {{ font-weight: 600; margin-top: .8em }} dd {{ margin: 0 }} code {{ backgroun
 <dl>
 <dt><a href="docs">docs</a></dt><dd>every HTTP call, to be tried in the browser (for machines:
 <a href="openapi.json">openapi.json</a>)</dd>
-<dt><a href="healthz">healthz</a></dt><dd>whether it serves</dd>
+<dt><a href="readyz">readyz</a></dt><dd>whether it serves, and if not, why</dd>
 <dt><a href="v1/status">v1/status</a></dt><dd>version, memory, counters (on a terminal:
 <code>headrace status</code>)</dd>
 <dt><a href="v1/tables">v1/tables</a>, <a href="v1/views">v1/views</a></dt>

@@ -317,6 +317,21 @@ class HealthAnswer(BaseModel):
     status: str
 
 
+class ReasonAnswer(BaseModel):
+    reason: str = Field(description="Its kind, by which it may be excluded: starting, storage, shards, leader, changes")
+    message: str
+
+
+class ReadyAnswer(BaseModel):
+    status: str
+    reasons: list[ReasonAnswer] = Field(description="Those that were excluded")
+
+
+class UnreadyAnswer(BaseModel):
+    error: ErrorDetail
+    reasons: list[ReasonAnswer]
+
+
 class ArchiveAnswer(BaseModel):
     url: str
     positions: dict[str, int] = Field(description="The last archived position of each base shard")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from controller.lookups.binding import RequestMoment
@@ -32,11 +33,14 @@ __all__ = [
     "MigrationStatus",
     "OnDuplicate",
     "PreparedLookup",
+    "Reason",
+    "ReasonKind",
     "RequestMoment",
     "Short",
     "StatementResult",
     "ViewInfo",
     "WriteResult",
+    "health_of",
     "in_one_state",
     "not_archived",
     "numbered_upsert",
@@ -99,6 +103,31 @@ class QueryInfo:
     """The reason why it has, or has not, an automatic view."""
     create_view: str
     """The statement that declares a view of it."""
+
+
+class ReasonKind(StrEnum):
+    """What a deployment cannot do. A health check may leave some of them out, by these names."""
+
+    STARTING = "starting"
+    STORAGE = "storage"
+    """The disk failed or a step broke: writes and misses are refused."""
+    SHARDS = "shards"
+    """Some of them, or all, are not served."""
+    LEADER = "leader"
+    """Nobody leads the cluster, so that neither a change nor a recovery is made."""
+    CHANGES = "changes"
+    """Reads go on, while writes or changes of tables and views are refused or not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    kind: ReasonKind
+    message: str
+
+
+def health_of(reasons: Sequence[Reason]) -> str:
+    """The same as one text, ``ok`` where there are none."""
+    return "; ".join(reason.message for reason in reasons) or "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,11 +413,11 @@ class Deployment(Protocol):
     async def graph(self) -> dict[str, Any]:
         """Domains, nodes, edges and links, JSON-ready."""
 
-    async def health(self) -> str:
-        """``ok`` while all of it serves, else what is wrong."""
+    async def unready(self) -> tuple[Reason, ...]:
+        """Why not all of it is served, or can be changed; nothing while it is."""
 
     async def status(self) -> dict[str, Any]:
-        """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
+        """Health (``health_of``), memory, counters, uptime, JSON-ready. ``"counters"`` has name → number."""
 
     async def archive(self) -> ArchivedPositions:
         """Archive the base tables up to now. Raises BadRequest if there is no archive, ArchiveError."""

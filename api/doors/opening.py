@@ -7,12 +7,13 @@ from starlette.types import Receive, Scope, Send
 
 from api.limits import Admission
 from api.statuses import STATUSES
+from controller.deployment import ReasonKind
 from controller.embedded.opening import Opening
 from domains.errors import Unavailable
 
 RETRY_AFTER = b"1"
 """Seconds. Most starts are over within one or two."""
-LIVE = "/livez"
+LIVE, READY = "/healthz", "/readyz"
 METRICS = "/metrics"
 
 
@@ -47,4 +48,7 @@ class OpeningDoor:
             return 200, b"text/plain; version=0.0.4; charset=utf-8", "".join(lines).encode()
         error = Unavailable(f"the server is starting ({opening.text()})", hint="try again in a second")
         shown = {"code": error.code, "message": error.message, "hint": error.hint}
-        return STATUSES[Unavailable], b"application/json", orjson.dumps({"error": shown, "starting": progress})
+        document: dict[str, object] = {"error": shown, "starting": progress}
+        if path == READY:
+            document["reasons"] = [{"reason": ReasonKind.STARTING, "message": opening.text()}]
+        return STATUSES[Unavailable], b"application/json", orjson.dumps(document)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from api.dependencies import Measuring, Serving, answer
-from api.schemas import HealthAnswer, SchemaAnswer
+from api.schemas import HealthAnswer, ReadyAnswer, SchemaAnswer, UnreadyAnswer
+from api.statuses import STATUSES
 from api.version import VERSION
-from domains.errors import Unavailable
+from controller.deployment import ReasonKind, health_of
+from domains.errors import BadRequest, Unavailable
 
 router = APIRouter(tags=["operations"])
 
@@ -17,18 +19,36 @@ HEALTHY = "ok"
 
 
 @router.get("/healthz", response_model=HealthAnswer)
-async def health(deployment: Serving) -> Response:
-    """200 while all of the deployment serves, else 503."""
-    state = await deployment.health()
-    if state != HEALTHY:
-        raise Unavailable(f"not all is served: {state}")
-    return answer({"status": state})
-
-
-@router.get("/livez", response_model=HealthAnswer)
 async def alive() -> Response:
     """200 as long as the process answers, whatever it serves."""
     return answer({"status": HEALTHY})
+
+
+@router.get("/readyz", response_model=ReadyAnswer, responses={503: {"model": UnreadyAnswer}})
+async def ready(
+    deployment: Serving,
+    exclude: Annotated[str, Query(description="Kinds of reasons that do not count, by commas: `leader,changes`")] = "",
+) -> Response:
+    """200 while all of the deployment is served and can be changed, else 503 with the reasons."""
+    reasons = await deployment.unready()
+    left_out = _kinds(exclude)
+    shown = [{"reason": each.kind.value, "message": each.message} for each in reasons]
+    counted = [each for each in reasons if each.kind not in left_out]
+    if not counted:
+        return answer({"status": HEALTHY, "reasons": shown})
+    hint = "tried again, it may serve; ?exclude= leaves kinds of reasons out"
+    error = {"code": Unavailable.code, "message": f"not ready: {health_of(counted)}", "hint": hint}
+    return answer({"error": error, "reasons": shown}, STATUSES[Unavailable])
+
+
+def _kinds(text: str) -> set[ReasonKind]:
+    """Raises BadRequest."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = [kind.value for kind in ReasonKind]
+    for name in names:
+        if name not in known:
+            raise BadRequest(f'"{name}" is no kind of reason', hint=f"exclude some of {', '.join(known)}")
+    return {ReasonKind(name) for name in names}
 
 
 @router.get("/v1/status", response_model=dict[str, Any])

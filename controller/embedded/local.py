@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.deployment import ArchivedPositions, MigrationStatus, not_archived
+from controller.deployment import ArchivedPositions, MigrationStatus, Reason, ReasonKind, health_of, not_archived
 from controller.embedded.local_engine import EngineOptions, LocalEngine
 from controller.embedded.local_hosts import LocalHosts
 from controller.embedded.opening import Opening
@@ -233,12 +233,17 @@ class LocalDeployment(Serving):
     async def graph(self) -> dict[str, Any]:
         return graph_of(self.state.flow, held_by(self.dataflow))
 
-    async def health(self) -> str:
-        return self._reopening.text() if self._reopening.since else self.dataflow.health
+    async def unready(self) -> tuple[Reason, ...]:
+        if self._reopening.since:
+            return (Reason(ReasonKind.STORAGE, self._reopening.text()),)
+        found = [] if self.dataflow.health == "ok" else [Reason(ReasonKind.STORAGE, self.dataflow.health)]
+        if (full := self.dataflow.full) is not None:
+            found.append(Reason(ReasonKind.CHANGES, full))
+        return tuple(found)
 
     async def status(self) -> dict[str, Any]:
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
-        shown["health"] = await self.health()
+        shown["health"] = health_of(await self.unready())
         shown["storage_alarms"] += self._reopening.alarms()
         if (building := self.migrator.unbuilt.status()) is not None:
             shown["building"] = building

@@ -39,6 +39,8 @@ PROGRAM = (sys.executable, "-m", "headrace")
 """The beginning of the parts' commands."""
 
 Tell = Callable[[str], None]
+NOT_WAITED_FOR = "storage,shards,leader,changes"
+"""Reasons not to be ready. A cluster is up once it answers: a lost disk or shard of it is shown by its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class Supervisor:
     async def _answers(self) -> bool:
         try:
             async with httpx.AsyncClient(timeout=self.settings.read_timeout) as client:
-                return (await client.get(f"{self._url}/v1/tables")).is_success  # /healthz wants every shard.
+                return (await client.get(f"{self._url}/readyz?exclude={NOT_WAITED_FOR}")).is_success
         except httpx.HTTPError:
             return False
 

@@ -192,7 +192,7 @@ def _takes(port: int) -> bool:
 def is_well(port: int) -> bool:
     """A cluster takes connections before it serves."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
             return bool(answer.status == HTTPStatus.OK)
     except OSError:
         return False

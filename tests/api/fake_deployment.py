@@ -24,11 +24,13 @@ from controller.deployment import (
     Missed,
     OnDuplicate,
     PreparedLookup,
+    Reason,
     RequestMoment,
     StatementResult,
     Tried,
     ViewInfo,
     WriteResult,
+    health_of,
     not_archived,
     numbered_upsert,
 )
@@ -146,7 +148,7 @@ class FakeDeployment:
         self.begun: dict[str, MigrationStatus] = {}
         self.pausing = False
         """Migrations stay running until they are cancelled."""
-        self.condition = "ok"
+        self.condition: tuple[Reason, ...] = ()
         self.closed = False
         self.archive_url: str | None = None
         self.broken: Exception | None = None
@@ -333,14 +335,14 @@ class FakeDeployment:
     async def graph(self) -> dict[str, Any]:
         return {"domains": [], "nodes": [], "edges": [], "links": []}
 
-    async def health(self) -> str:
+    async def unready(self) -> tuple[Reason, ...]:
         return self.condition
 
     async def status(self) -> dict[str, Any]:
         if self.broken:
             raise self.broken
         memory = {"used": 1024, "limit": 4096}
-        return {"health": self.condition, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
+        return {"health": health_of(self.condition), "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
 
     async def archive(self) -> ArchivedPositions:
         if self.broken:

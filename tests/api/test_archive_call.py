@@ -102,4 +102,4 @@ async def test_a_place_that_fails_is_said_and_serving_goes_on(http: httpx.AsyncC
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "manifest_damaged"
     assert (await http.get("/v1/views/VoteCount?story=1")).json() == {"rows": [{"story": 1, "n": 1}]}
-    assert (await http.get("/healthz")).status_code == 200
+    assert (await http.get("/readyz")).status_code == 200

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from api.lookups.lookups import LookupCalls
+from controller.cluster.serving import directory
 from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.overview import views_of
 from controller.cluster.state import ClusterState
+from controller.deployment import ReasonKind, health_of
 from domains.errors import (
     AlreadyExists,
     NoLeader,
@@ -194,14 +196,18 @@ async def test_without_a_leader_only_changes_are_refused(cluster: InProcess) -> 
     await cluster.execute("CREATE VIEW Other AS SELECT id FROM items")  # an election is waited for
 
 
-async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> None:
+async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.zookeeper.stop()
     for number in range(20):
         written = await cluster.insert("items", [{"id": number, "kind": "a"}])
         assert json.loads(await cluster.page("ByKind", {"kind": ["a"]}, token=written.clock))["items"] == number + 1
     await eventually(lambda: not cluster.directory.connected)
     assert (await cluster.status())["cluster"]["zookeeper"] == "away"
-    assert await cluster.health() == "ok"
+    assert health_of(await cluster.unready()) == "ok"  # For as long as an election might take.
+    monkeypatch.setattr(directory, "UNLED_SECONDS", 0.05)
+    await eventually_unwell(
+        cluster, "ZooKeeper does not answer: tables and views cannot be changed, and lost shards not taken over"
+    )
     # A connection that breaks now is made again without anybody's help.
     for worker in cluster.workers:
         for accepted in list(worker.server.connections):
@@ -213,6 +219,28 @@ async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> N
     await cluster.insert("items", [{"id": 100, "kind": "a"}])
     cluster.zookeeper.start()
     await eventually(lambda: cluster.directory.connected)
+    await eventually_unwell(cluster, "ok")
+
+
+async def test_a_cluster_that_nobody_leads_says_so(cluster: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "UNLED_SECONDS", 0.05)
+    assert await cluster.unready() == ()
+    told = cluster.directory.authority.leader
+    monkeypatch.setattr(cluster.directory.authority, "leader", nobody)
+    await cluster.directory.refresh()
+    await eventually_unwell(
+        cluster, "no controller leads: tables and views cannot be changed, and lost shards not taken over"
+    )
+    assert [each.kind for each in await cluster.unready()] == [ReasonKind.LEADER]
+    assert (await cluster.status())["health"] != "ok"
+    await cluster.insert("items", [{"id": 1, "kind": "a"}])
+    monkeypatch.setattr(cluster.directory.authority, "leader", told)
+    await cluster.directory.refresh()
+    await eventually_unwell(cluster, "ok")
+
+
+async def nobody() -> None:
+    return None
 
 
 async def test_a_zookeeper_that_has_lost_everything_is_not_believed(cluster: InProcess) -> None:
@@ -236,7 +264,7 @@ async def test_before_the_first_start_everything_says_so() -> None:
     authority = zookeeper.authority()
     await authority.start(create=True)
     deployment = await ClusterDeployment.open(authority, greeting("main", Role.API, "api", 1), lambda _: _NoDoor())
-    assert "not started" in await deployment.health()
+    assert "not started" in health_of(await deployment.unready())
     with pytest.raises(Unavailable, match="not started"):
         await deployment.page("any", {})
     with pytest.raises(Unavailable, match="not started"):
@@ -370,7 +398,7 @@ async def eventually_found(cluster: ClusterDeployment, key: str) -> None:
 
 async def eventually_unwell(cluster: ClusterDeployment, why: str) -> None:
     async with asyncio.timeout(DEADLINE):
-        while await cluster.health() != why:
+        while health_of(await cluster.unready()) != why:
             await asyncio.sleep(0.01)
 
 

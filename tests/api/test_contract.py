@@ -238,7 +238,14 @@ async def test_explain(http: httpx.AsyncClient) -> None:
 
 
 async def test_head_is_get_without_its_body(http: httpx.AsyncClient) -> None:
-    for path in ("/healthz", "/v1/views", "/v1/views/StoriesWithVC?id=9", "/v1/tables", "/v1/views/ByTitle/explain"):
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/v1/views",
+        "/v1/views/StoriesWithVC?id=9",
+        "/v1/tables",
+        "/v1/views/ByTitle/explain",
+    ):
         got, head = await http.get(path), await http.head(path)
         assert head.status_code == got.status_code == 200
         assert (head.content, dict(head.headers)) == (b"", dict(got.headers))
@@ -247,7 +254,8 @@ async def test_head_is_get_without_its_body(http: httpx.AsyncClient) -> None:
 
 async def test_operations(http: httpx.AsyncClient) -> None:
     assert (await http.get("/healthz")).json() == {"status": "ok"}
-    assert (await http.get("/livez")).json() == {"status": "ok"}
+    assert (await http.get("/readyz")).json() == {"status": "ok", "reasons": []}
+    assert (await http.get("/livez")).status_code == 404
     status = (await http.get("/v1/status")).json()
     assert "counters" in status
     assert status["version"] == headrace.__version__
@@ -324,7 +332,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/schema",
         "GET /v1/status",
         "GET /healthz",
-        "GET /livez",
+        "GET /readyz",
         "GET /metrics",
     }
     assert (await http.get("/docs")).status_code == 200

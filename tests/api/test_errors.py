@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from itertools import product
 
 import httpx
@@ -18,7 +18,7 @@ from api.endpoints import RequestMetrics
 from api.gate import HUNG_UP, UNMATCHED, Gate
 from api.limits import Admission, Limits
 from api.statuses import STATUSES, describe
-from controller.deployment import Deployment
+from controller.deployment import Deployment, Reason, ReasonKind
 from domains import errors
 from domains.errors import HeadraceError
 
@@ -33,10 +33,10 @@ def subclasses(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
             yield from subclasses(each)
 
 
-def error(answer: httpx.Response, status: int, code: str) -> dict[str, str]:
+def error(answer: httpx.Response, status: int, code: str, more: Collection[str] = ()) -> dict[str, str]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
-    assert set(answer.json()) == {"error"}
+    assert set(answer.json()) == {"error", *more}
     found: dict[str, str] = answer.json()["error"]
     assert set(found) == {"code", "message", "hint"}
     assert found["code"] == code
@@ -229,8 +229,23 @@ async def test_unreachable_token_times_out(http: httpx.AsyncClient, deployment: 
 
 
 async def test_unhealthy(http: httpx.AsyncClient, fake: FakeDeployment) -> None:
-    fake.condition = "recovering"
-    error(await http.get("/healthz"), 503, "unavailable")
+    fake.condition = (Reason(ReasonKind.SHARDS, "shard 2 not served now"), Reason(ReasonKind.LEADER, "nobody leads"))
+    reasons = [
+        {"reason": "shards", "message": "shard 2 not served now"},
+        {"reason": "leader", "message": "nobody leads"},
+    ]
+    for path in ("/readyz", "/readyz?exclude=leader", "/readyz?exclude=changes,storage"):
+        answer = await http.get(path)
+        told = error(answer, 503, "unavailable", more=["reasons"])
+        assert ("nobody leads" in told["message"]) == ("leader" not in path)
+        assert answer.json()["reasons"] == reasons
+    assert (await http.get("/readyz?exclude=leader,%20shards")).json() == {"status": "ok", "reasons": reasons}
+    assert (await http.head("/readyz")).status_code == 503
+    assert (
+        "starting, storage, shards" in error(await http.get("/readyz?exclude=leader,all"), 400, "bad_request")["hint"]
+    )
+    assert (await http.get("/healthz")).json() == {"status": "ok"}, "it is alive"
+    assert (await http.get("/v1/status")).json()["health"] == "shard 2 not served now; nobody leads"
 
 
 async def test_cancelled_migration(http: httpx.AsyncClient, fake: FakeDeployment) -> None:

@@ -60,7 +60,7 @@ def alarms(db: Connection) -> dict[str, str]:
 
 def healthy(running: Running, db: Connection) -> bool:
     """Whether its health check and its status say so; both must, or neither."""
-    answer = httpx.get(f"{running.url}/healthz", timeout=60)
+    answer = httpx.get(f"{running.url}/readyz", timeout=60)
     assert answer.is_success or "not served" in answer.text, answer.text
     return answer.is_success and bool(db.status()["health"] == "ok")
 

@@ -73,8 +73,8 @@ def test_an_api_process_answers_while_it_waits_for_zookeeper_and_can_be_stopped(
     port = free_port()
     process = part("api", "--port", str(port), "--zookeeper", f"127.0.0.1:{free_port()}")
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-        until(lambda: (answer := tried(http, "/livez")) and "ZooKeeper" in answer.json()["starting"]["phase"])
-        for path in ("/healthz", "/v1/views", "/v1/views/V?id=1"):
+        until(lambda: (answer := tried(http, "/healthz")) and "ZooKeeper" in answer.json()["starting"]["phase"])
+        for path in ("/readyz", "/v1/views", "/v1/views/V?id=1"):
             answer = http.get(path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert answer.json()["error"]["message"].startswith("the server is starting (asking ZooKeeper at ")
@@ -123,7 +123,7 @@ async def test_an_api_process_that_was_there_before_zookeeper_serves_when_that_i
     serving = asyncio.create_task(run(settings, started=open_now.set_result))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.port}", timeout=60) as http:
-            assert (await answered(http, "/healthz", 503))["starting"]["phase"].startswith("asking ZooKeeper at ")
+            assert (await answered(http, "/readyz", 503))["starting"]["phase"].startswith("asking ZooKeeper at ")
             assert not open_now.done()
             await ensemble.restart(1)
             await answered(http, "/v1/tables", 200)  # Over the connection of before. No worker is there to be healthy.
@@ -153,7 +153,7 @@ async def test_one_of_several_answers_also_while_it_waits_for_long(monkeypatch: 
         settings = Settings(zookeeper=f"127.0.0.1:{free_port()}")
         serving = asyncio.create_task(run(settings, os.dup(shared.fileno())))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{shared.getsockname()[1]}", timeout=60) as http:
-            assert "starting" in await answered(http, "/healthz", 503)
+            assert "starting" in await answered(http, "/readyz", 503)
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(5):
             await serving

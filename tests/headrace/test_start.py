@@ -50,9 +50,9 @@ def test_a_start_answers_with_its_progress_until_it_serves(launch_fake: Launch, 
     port = free_port()
     process = launch_fake("--port", str(port), wait=False, WAITS="1")
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-        until(lambda: (answer := tried(http, "/livez")) and answer.json()["starting"]["phase"] == "planning views")
+        until(lambda: (answer := tried(http, "/healthz")) and answer.json()["starting"]["phase"] == "planning views")
         for method, path in (
-            ("GET", "/healthz"),
+            ("GET", "/readyz"),
             ("GET", "/v1/views"),
             ("POST", "/v1/sql"),
             ("GET", "/v1/views/V?id=1"),
@@ -63,12 +63,14 @@ def test_a_start_answers_with_its_progress_until_it_serves(launch_fake: Launch, 
             assert shown["error"]["code"] == "unavailable"
             assert re.fullmatch(r"the server is starting \(planning views: \d+ of 500\)", shown["error"]["message"])
             assert shown["starting"]["total"] == 500
-        assert http.get("/livez").json()["status"] == "starting"
+        assert http.get("/healthz").json()["status"] == "starting"
+        (reason,) = http.get("/readyz").json()["reasons"]
+        assert (reason["reason"], reason["message"][:14]) == ("starting", "planning views")
         assert "headrace_start_done " in http.get("/metrics").text
-        assert http.head("/healthz").content == b""
+        assert http.head("/readyz").content == b""
         (tmp_path / "data" / "GO").touch()
         # Over the connection that was there before anything was served.
-        until(lambda: http.get("/healthz").status_code == 200)
+        until(lambda: http.get("/readyz").status_code == 200)
         assert http.get("/v1/views").json() == {"views": []}
         assert http.get("/v1/views/V?id=1").status_code == 404
     process.read_until("answers at")
@@ -81,7 +83,9 @@ def test_a_start_that_is_stopped_gives_up(launch_fake: Launch, tmp_path: Path) -
         port = free_port()
         process = launch_fake("--port", str(port), wait=False, WAITS="1")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            until(lambda: (answer := tried(http, "/livez")) and answer.json()["starting"]["phase"] == "planning views")
+            until(
+                lambda: (answer := tried(http, "/healthz")) and answer.json()["starting"]["phase"] == "planning views"
+            )
         process.popen.send_signal(stop)
         code, out, err = process.finish()
         assert code == 0

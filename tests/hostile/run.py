@@ -92,7 +92,7 @@ async def server(directory: Path, *options: str) -> AsyncIterator[tuple[int, int
 async def prepare(port: int) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
         until = time.monotonic() + START_SECONDS
-        while (await http.get("/healthz")).status_code != 200:
+        while (await http.get("/readyz")).status_code != 200:
             assert time.monotonic() < until, "the server does not serve"
             await asyncio.sleep(0.05)
         (await http.post("/v1/sql", json={"sql": SCHEMA})).raise_for_status()

@@ -29,6 +29,7 @@ from worker.service.process import Worker, running
 from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.registration import ControllerDescriptor
 
 SHARDS = 3
 WORKERS = 2
@@ -206,7 +207,11 @@ async def open_cluster(
         workers.append(await around.enter_async_context(running(settings, authority)))
     leader = PlainLeader(first, workers)
     leading = Leading(first, SHARDS, WORKERS)
-    await (leader.first_start() if plain else leading.begin(around))
+    if plain:
+        await first.candidate(ControllerDescriptor("leader", "127.0.0.1", 1, 1)).elected()
+        await leader.first_start()
+    else:
+        await leading.begin(around)
     authority = zookeeper.authority()
     await authority.start()
     around.push_async_callback(authority.close)

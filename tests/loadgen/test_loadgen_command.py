@@ -91,7 +91,7 @@ def serving(directory: Path) -> Iterator[str]:
 
 def is_up(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/healthz").status_code == 200
+        return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
 

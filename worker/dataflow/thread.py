@@ -164,6 +164,11 @@ class DataflowThread:
         wrong = self.failure or (broken[0] if broken else None)
         return "ok" if wrong is None else wrong.message
 
+    @property
+    def full(self) -> str | None:
+        """Why writes are refused for want of room on the disk; None while they are not."""
+        return next((why for store in self.rocks() if (why := store.full()) is not None), None)
+
     def alarms(self) -> list[dict[str, str]]:
         """The storage's alarms, JSON-ready."""
         return [alarm for store in self.rocks() for alarm in store.alarms()] + self.flusher.crowding.alarms()

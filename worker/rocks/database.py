@@ -319,7 +319,7 @@ class Database:
         if background := self._db.property_int_value("rocksdb.background-errors"):
             found.append({"since": "", "error": f"{background} merges or flushes in {self.path} failed: see its LOG"})
         try:
-            self._check_room()
+            self.check_room()
         except StorageFailure as error:
             found.append({"since": "", "error": str(error)})
         return found
@@ -335,7 +335,7 @@ class Database:
         """
         self._refuse_after_failure()
         if not delete_ranges:
-            self._check_room()
+            self.check_room()
         batch = WriteBatch(raw_mode=True)
         for start, end in delete_ranges:
             batch.delete_range(start, end)
@@ -400,7 +400,7 @@ class Database:
         """Take no more writes: something that belongs to the database has failed beside it."""
         self._fail(what, error)
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
         """Refuse before RocksDB fails for want of room, which it does not recover from until it is opened again."""
         now = monotonic()
         if not self.reserve or now - self._looked < ROOM_SECONDS:

@@ -291,6 +291,14 @@ class RocksStore:
         lost = [{"since": "", "error": told} for told in losses(self._database.path)]
         return [*self._database.alarms(), *lost]
 
+    def full(self) -> str | None:
+        """Why there is no room for writes. Any thread."""
+        try:
+            self._database.check_room()
+        except StorageFailure as error:
+            return str(error)
+        return None
+
     # --- log ----------------------------------------------------------------------------------------------------
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:

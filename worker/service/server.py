@@ -453,6 +453,7 @@ class WorkerServer:
             "incarnation": self._incarnation,
             "uptime": round(time.monotonic() - self._started, 3),
             "health": dataflow.health,
+            "full": dataflow.full,
             "storage_alarms": dataflow.alarms(),
             "syncs": dataflow.flusher.syncs,
             "batches": dataflow.flusher.batches,

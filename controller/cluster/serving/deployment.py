@@ -26,7 +26,7 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.other_apis import OtherApis
 from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, with_leaders_view
 from controller.cluster.state import AutomaticList
-from controller.deployment import KILLED, ArchivedPositions, MigrationStatus
+from controller.deployment import KILLED, ArchivedPositions, MigrationStatus, Reason, ReasonKind, health_of
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
 from controller.serving import BUDGET, Serving
@@ -106,7 +106,7 @@ class ClusterDeployment(Serving):
         self._overview = overview
         self._leader = leader
         self._started = time.monotonic()
-        self._looked: tuple[asyncio.Future[str], float] | None = None
+        self._looked: tuple[asyncio.Future[tuple[Reason, ...]], float] | None = None
         """The last look at how the workers are, and when it began."""
         self._automatic = ShownViews(directory, leader, self._adopted, self.selects.shapes.uses, self._written)
         self.selects.keeper = self._automatic.keep
@@ -256,23 +256,25 @@ class ClusterDeployment(Serving):
 
     # --- what there is ------------------------------------------------------------------------------------------
 
-    async def health(self) -> str:
+    async def unready(self) -> tuple[Reason, ...]:
         """What this process knows, or what the workers have told in the last second: whoever asks often is no load."""
         if self._looked is None or (self._looked[0].done() and self._loop.time() - self._looked[1] > HEALTH_SECONDS):
             self._looked = asyncio.ensure_future(self._whole()), self._loop.time()
         return await asyncio.shield(self._looked[0])
 
-    async def _whole(self) -> str:
+    async def _whole(self) -> tuple[Reason, ...]:
         return self._wrong(await self._overview.status(*self.counted()))
 
-    def _wrong(self, shown: dict[str, Any]) -> str:
+    def _wrong(self, shown: dict[str, Any]) -> tuple[Reason, ...]:
+        directory = self.directory
+        found = [] if (why := directory.unled()) is None else [Reason(ReasonKind.LEADER, why)]
+        if directory.damage is not None:
+            found.append(Reason(ReasonKind.CHANGES, directory.damage.message))
         try:
-            self.directory.state  # noqa: B018
+            directory.state  # noqa: B018
         except HeadraceError as error:
-            return error.message
-        if self.directory.damage is not None:
-            return self.directory.damage.message
-        return trouble_of(shown)
+            return (Reason(ReasonKind.STARTING, error.message), *found)
+        return (*trouble_of(shown), *found)
 
     async def graph(self) -> dict[str, Any]:
         return await self._overview.graph()
@@ -282,7 +284,7 @@ class ClusterDeployment(Serving):
         shown["views"] = self.with_reads(shown.get("views", {}))
         shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
         shown = with_leaders_view(shown, led)
-        return {"health": self._wrong(shown), "uptime": round(time.monotonic() - self._started, 3), **shown}
+        return {"health": health_of(self._wrong(shown)), "uptime": round(time.monotonic() - self._started, 3), **shown}
 
     async def _told_by_leader(self) -> dict[str, Any]:
         """The leader's status; empty if it does not answer."""

@@ -27,6 +27,10 @@ RETRY_SECONDS = 0.5
 CATCH_UP_SECONDS = 0.2
 """Seconds for ZooKeeper to answer, which takes some 2 ms: requests must not wait long for it."""
 
+UNLED_SECONDS = 5.0
+"""Seconds without a leader until that is a reason not to be ready. An election takes one to three, and a balancer must
+not turn away what reads and writes meanwhile."""
+
 _log = logging.getLogger("headrace.api")
 
 StateListener = Callable[[State, State], None]
@@ -50,6 +54,8 @@ class Directory:
     """The last one that was known."""
     led: bool = False
     """Whether there is a leader, by ZooKeeper's last answer."""
+    _unled_since: float | None = None
+    """The loop's time since which no leader is known, or ZooKeeper does not say."""
     connected: bool = True
     """Whether ZooKeeper answered last."""
     damage: HeadraceError | None = None
@@ -99,6 +105,14 @@ class Directory:
         given = self.assignment(domain)
         return None if given is None else self.workers.get(given.worker)
 
+    def unled(self) -> str | None:
+        """Why nothing can be changed or recovered, if that has been so for long."""
+        since = self._unled_since
+        if since is None or asyncio.get_running_loop().time() - since < UNLED_SECONDS:
+            return None
+        why = "no controller leads" if self.connected else "ZooKeeper does not answer"
+        return f"{why}: tables and views cannot be changed, and lost shards not taken over"
+
     # --- following ----------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
@@ -131,6 +145,7 @@ class Directory:
                 self.connected = True
             except AuthorityError as error:
                 if self.connected:
+                    self._unled_since = self._unled_since or asyncio.get_running_loop().time()
                     _log.warning("ZooKeeper does not answer; the last known state of the cluster is kept: %s", error)
                 self.connected = False
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wanted.set)
@@ -147,6 +162,7 @@ class Directory:
         registered = dict(await self.authority.workers())
         leader = await self.authority.leader()
         self.leader, self.led = leader or self.leader, leader is not None
+        self._unled_since = None if self.led else self._unled_since or asyncio.get_running_loop().time()
         try:
             decided = None if data is None else ClusterState.decode(data, self.authority.deployment)
             self._move(decided, registered)

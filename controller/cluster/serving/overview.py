@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
+from controller.deployment import Reason, ReasonKind
 from controller.status import Held, graph_of, readers_of
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -191,20 +192,20 @@ def with_leaders_view(shown: Document, led: Document) -> Document:
     }
 
 
-def trouble_of(shown: Document) -> str:
-    """What of a status is not served, or not sound; "ok" where that is nothing."""
+def trouble_of(shown: Document) -> Iterator[Reason]:
+    """What of a status is not served, or not sound."""
     cluster = shown["cluster"]
     served = {domain["domain"] for domain in shown["domains"] if domain["linked"]}
     closed = [shard for shard in range(cluster.get("shards", 0)) if shard not in served]
-    found = [cluster["alarm"]] if "alarm" in cluster else []
+    if "alarm" in cluster:
+        yield Reason(ReasonKind.SHARDS, cluster["alarm"])
     if missing := [str(shard) for shard in closed if str(shard) not in cluster.get("closed", {})]:
-        found.append(f"shard{'' if len(missing) == 1 else 's'} {', '.join(missing)} not served now")
-    found += [
-        f'worker "{worker["worker"]}": {worker["health"]}'
-        for worker in shown["workers"]
-        if worker["domains"] and worker["health"] not in ("ok", "silent")
-    ]
-    return "; ".join(found) or "ok"
+        yield Reason(ReasonKind.SHARDS, f"shard{'' if len(missing) == 1 else 's'} {', '.join(missing)} not served now")
+    for worker in shown["workers"]:
+        if worker["domains"] and worker["health"] not in ("ok", "silent"):
+            yield Reason(ReasonKind.STORAGE, f'worker "{worker["worker"]}": {worker["health"]}')
+        if worker["domains"] and worker.get("full"):
+            yield Reason(ReasonKind.CHANGES, f'worker "{worker["worker"]}": {worker["full"]}')
 
 
 def _seen(worker: Document) -> Document:
@@ -217,4 +218,4 @@ MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 ARCHIVE = ("archive",)
 """In the reports of workers that have one."""
-WORKER = ("health", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting")
+WORKER = ("health", "full", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting")

@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from controller.deployment import ReasonKind, health_of
 from controller.embedded.local import LocalDeployment
 from controller.embedded.opening import Opening
 from domains.errors import HeadraceError, OutcomeUnknown, StorageFailure, Unavailable
@@ -131,10 +132,12 @@ async def test_below_the_reserve_writes_are_refused_and_reads_go_on(disk: SmallD
             assert isinstance(refused, StorageFailure)
             assert "kept free" in refused.message
             assert disk.free > 32 * MIB, "it was refused long before RocksDB had to fail"
+            (reason,) = await deployment.unready()
+            assert (reason.kind, "kept free" in reason.message) == (ReasonKind.CHANGES, True)
             await notes.check()  # Stories 5 to 9 are misses the first time.
             disk.make_room()
             await until_written(notes)
-            assert await deployment.health() == "ok"
+            assert health_of(await deployment.unready()) == "ok"
         assert not notes.unknown
         for story, ids in hits.items():
             assert (await read(deployment, story))[: len(ids)] == ids
@@ -156,15 +159,19 @@ async def test_a_disk_with_no_room_at_all_is_got_over_without_a_restart(disk: Sm
         with pytest.raises((Unavailable, StorageFailure)):
             await notes.write()
         deadline = time.monotonic() + PATIENCE
-        while "not ok since" not in await deployment.health() or "cannot" not in await deployment.health():
-            assert time.monotonic() < deadline, await deployment.health()  # Nothing can be opened without room.
+        while "not ok since" not in health_of(await deployment.unready()) or "cannot" not in health_of(
+            await deployment.unready()
+        ):
+            assert time.monotonic() < deadline, health_of(
+                await deployment.unready()
+            )  # Nothing can be opened without room.
             await asyncio.sleep(0.01)
         for story, ids in hits.items():
             assert (await read(deployment, story))[: len(ids)] == ids, "hits go on"
         disk.make_room()
         await until_written(notes)
         await notes.check()
-        assert await deployment.health() == "ok"
+        assert health_of(await deployment.unready()) == "ok"
     finally:
         await deployment.close()
     deployment = await opened(disk, reserve=0)

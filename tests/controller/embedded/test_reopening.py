@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from controller.deployment import health_of
 from controller.embedded.local import LocalDeployment
 from controller.embedded.opening import Opening
 from domains.engine.domain import Domain
@@ -88,7 +89,7 @@ async def total(deployment: LocalDeployment) -> int:
 
 async def says(deployment: LocalDeployment, health: str) -> bool:
     """Whether its health is "ok", or not and says what is given."""
-    found = await deployment.health()
+    found = health_of(await deployment.unready())
     return found == "ok" if health == "ok" else found != "ok" and health in found
 
 
@@ -127,7 +128,7 @@ async def test_what_the_disk_failed_is_opened_again_and_nothing_acknowledged_is_
         await until(lambda: says(deployment, ""), "the failure shows")
         opened_before = disk.opened
         await until(lambda: disk.opened > opened_before + 1, "it is tried again")
-        assert "not ok since" in await deployment.health()
+        assert "not ok since" in health_of(await deployment.unready())
         assert {story: await ids(deployment, story) for story in range(3)} == answers, "hits go on"
         assert await total(deployment) == 40, "what is not durable is not shown"
         for refused in (
