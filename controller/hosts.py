@@ -7,7 +7,7 @@ its own dataflow thread does them (``local_hosts.py``), in a cluster the worker 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from domains.errors import Unavailable
@@ -19,7 +19,7 @@ from domains.plan.sharding import physical
 from migrations.change import BASES
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
-from worker.protocol.messages import version_of
+from worker.protocol.messages import together, version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 
@@ -56,11 +56,22 @@ class TableTarget:
     """The number of shards of the deployment; the table may have fewer."""
     domains: tuple[DomainIndex, ...]
     """The domains of its shards, by number."""
+    also: tuple[TableSchema, ...] = ()
+    """The further tables of the same write, whose versions are in ``version`` too."""
 
     @classmethod
     def of(cls, schema: TableSchema, shards: int) -> TableTarget:
         domains = tuple(physical(BASES, shard, shards) for shard in range(schema.shards or shards))
         return cls(schema, version_of(schema), shards, domains)
+
+    def beside(self, others: Sequence[TableTarget]) -> TableTarget:
+        """What a write to this table and to others needs."""
+        version = together([self.version, *(each.version for each in others)])
+        return replace(self, version=version, also=tuple(each.schema for each in others))
+
+    @property
+    def schemas(self) -> tuple[TableSchema, ...]:
+        return (self.schema, *self.also)
 
 
 class SchemaChanged(Unavailable):

@@ -43,7 +43,7 @@ from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Insert, Once, Operation
+from domains.plan.packets import Amend, Clock, Insert, Once, Operation
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from domains.store.storage import check_name
@@ -133,7 +133,7 @@ class Serving(ABC):
 
         Where it reads more rows than a server is to read by itself, it is asked ``elsewhere``, if that is given.
 
-        :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: it, or the token, takes too long.
+        :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: the token takes too long.
         """
         wanted = self._checked(token)
         return await evaluate(self.hosts, self._bases(), question, wanted, self.budget, self.read_timeout, elsewhere)
@@ -384,8 +384,9 @@ class Serving(ABC):
 
         Raises SchemaChanged if the table was altered since the operation was made: then nothing was done.
         """
-        table = self._target(operation.table, stored_table)
-        shard = 0
+        table, shard = self._target(operation.table, stored_table), 0
+        if isinstance(operation, Amend) and operation.also:
+            table = table.beside([self._target(each.table, stored_table) for each in operation.also])
         if len(table.domains) > 1:
             self._turn += 1
             divided = split(operation, table.schema, table.shards, self._turn)

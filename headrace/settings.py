@@ -116,7 +116,7 @@ class Settings(BaseSettings):
         "those that pay",
     )
     statement_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
-        default=30.0, gt=0, le=86_400, description="seconds after which a SELECT that is evaluated is stopped"
+        default=30.0, gt=0, le=86_400, description="seconds after which a SELECT is stopped, with its planning"
     )
     max_answer_rows: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=1_000_000, ge=1, description="rows that a SELECT that is evaluated may answer"
@@ -180,6 +180,9 @@ class Settings(BaseSettings):
     )
     max_joins: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_joins, ge=1, description="joins that a SELECT has, with those of its subqueries"
+    )
+    max_subquery_rows: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_subquery_rows, ge=1, description="rows that IN (SELECT …) of a write may give"
     )
     max_nesting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_nesting, ge=1, description="levels of brackets in SQL"

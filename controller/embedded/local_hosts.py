@@ -186,7 +186,7 @@ class LocalHosts:
             self._dataflow.write_for(answer, domain, operation, table.version, once)
             return await waiting
         except NotHere as error:
-            raise SchemaChanged(table.schema.name) from error
+            raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))

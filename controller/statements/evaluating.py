@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -52,6 +53,23 @@ class Elsewhere:
     """See :meth:`SparkSelects.answer`."""
 
 
+@asynccontextmanager
+async def within(budget: Budget, began: float | None = None) -> AsyncIterator[None]:
+    """A SELECT from its reading to its answer, which may take as long as the budget says, since ``began`` by the event
+    loop's clock, or now. What a thread has begun for it goes on, as far as the limits of texts let it; nobody waits.
+
+    :raises ReadTimeout: it takes longer.
+    """
+    start = asyncio.get_running_loop().time() if began is None else began
+    try:
+        async with asyncio.timeout_at(start + budget.seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise timed_out(budget) from error
+
+
 async def evaluate(
     hosts: Hosts,
     bases: Sequence[DomainIndex],
@@ -63,21 +81,18 @@ async def evaluate(
 ) -> tuple[Rows, Clock]:
     """The answer as of now, which is at least as of the token ``wanted``: it is waited for, for ``patience`` seconds.
 
-    :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: it, or the token, takes too long.
+    :raises LimitExceeded: it exceeds its budget in rows or bytes; its caller holds it :func:`within` its time.
+    :raises ReadTimeout: the token takes too long.
     """
-    try:
-        async with asyncio.timeout(budget.seconds):
-            if elsewhere is not None:
-                try:
-                    few = replace(budget, read_rows=elsewhere.beyond)
-                    return await _evaluated(hosts, bases, question, wanted, few, patience)
-                except RowsExceeded:
-                    found = await elsewhere.answer(budget)
-                if found is not None and _reaches(found[1], wanted):
-                    return found
-            return await _evaluated(hosts, bases, question, wanted, budget, patience)
-    except TimeoutError as error:
-        raise timed_out(budget) from error
+    if elsewhere is not None:
+        try:
+            few = replace(budget, read_rows=elsewhere.beyond)
+            return await _evaluated(hosts, bases, question, wanted, few, patience)
+        except RowsExceeded:
+            found = await elsewhere.answer(budget)
+        if found is not None and _reaches(found[1], wanted):
+            return found
+    return await _evaluated(hosts, bases, question, wanted, budget, patience)
 
 
 async def _evaluated(

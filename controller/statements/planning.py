@@ -38,6 +38,7 @@ from migrations.statements.constants import Argument
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
+from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup
 
 Answer = TypeVar("Answer")
@@ -58,6 +59,9 @@ class StatementPort(Protocol):
 
     @property
     def state(self) -> State: ...
+
+    @property
+    def budget(self) -> Budget: ...
 
     async def run(
         self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
-from controller.statements.evaluating import Elsewhere, SparkSelects
+from controller.statements.evaluating import Elsewhere, SparkSelects, within
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
 from controller.statements.shapes import (
     FULL_ROWS,
@@ -24,6 +24,7 @@ from controller.statements.shapes import (
     Shape,
     Variant,
     listed_text,
+    never_kept,
 )
 from controller.statements.texts import VERY_LONG, Texts
 from domains.engine.evaluation import EvaluationPlan
@@ -49,14 +50,11 @@ from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.shapes_of_selects import (
-    AdHoc,
-    shape_text,
-)
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, shape_text
 from migrations.statements.constants import Argument
 from migrations.statements.statement import ConstantSelect, SelectStatement
 from worker.adhoc.answer import LONG_PAGE, ROWS_TOGETHER, Question, Rows, rows_in
-from worker.adhoc.measured import NodeMeasure
+from worker.adhoc.measured import NodeMeasure, milliseconds
 from worker.adhoc.pool import Budget
 
 Answer = TypeVar("Answer")
@@ -68,7 +66,6 @@ Keeper = Callable[[str, int], Awaitable[None]]
 
 TEXTS = 2_000
 """Shapes' texts that are remembered, by the names of views: they take a millisecond to write."""
-OF_NOW = "its answer depends on the time when it is asked"
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
 """Seconds after which a keeper is asked again that could not."""
@@ -124,7 +121,8 @@ class Selects:
             constant = constant_select(statement.query)
             return constant.columns, list(constant.rows)
         sent = SentSelect(statement.sql, statement)
-        columns, rows, _ = await self._read(await self._prepared(sent), sent, token)
+        async with within(self._deployment.budget):
+            columns, rows, _ = await self._read(await self._prepared(sent), sent, token)
         return columns, list(map(json_row_coercer(columns), rows))
 
     async def found(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[Row]]:
@@ -133,10 +131,10 @@ class Selects:
         if self.shapes.mode is AdHocMode.OFF:
             raise Unsupported("a write whose rows a SELECT chooses: ad_hoc is off", hint="name its rows by their keys")
         sent = SentSelect(statement.sql, statement)
-        evaluated = await self._plans.evaluated(sent, await self._plans.prepare(sent))
-        planned, plan = await self._plans.in_order(evaluated)
-        asked = planned, plan, evaluated.arguments, sent.moment
-        columns, rows, _ = await self._asked(*asked, None, token, None)
+        async with within(self._deployment.budget):
+            evaluated = await self._plans.evaluated(sent, await self._plans.prepare(sent))
+            planned, plan = await self._plans.in_order(evaluated)
+            columns, rows, _ = await self._asked(planned, plan, evaluated.arguments, sent.moment, None, token, None)
         return columns, list(map(json_row_coercer(columns), rows))
 
     async def _prepared(self, sent: SentSelect) -> PreparedSelect:
@@ -156,7 +154,8 @@ class Selects:
         if view is not None:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
         variant = self.shapes.variant(await self._shape(select.ad_hoc, sent), select.ad_hoc.name)
-        why = "not kept: it was not asked yet" if variant is None else self._why(variant)
+        never = never_kept(statement) or "it was not asked yet"
+        why = self._why(variant) if variant else f"not kept: {never}"
         evaluated = await self._plans.evaluated(sent, select)
         statistics = await self._deployment.statistics(evaluated.plan.tables)
         if (spark := self.by_spark) is not None:
@@ -187,8 +186,8 @@ class Selects:
             raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint="CREATE EXT VIEW it, and read that")
         shape, variant = self.shapes.asked(listed_text(made.shape), made.name, sql[:LISTED_CHARACTERS], reusable=False)
         variant.refused = NOT_KEPT
-        asked = made.planned, made.plan, made.arguments, RequestMoment(now)
-        columns, rows, clock = await self._asked(*asked, (shape, variant), token, None)
+        asked = made.planned, made.plan, made.arguments, RequestMoment(now), (shape, variant)
+        columns, rows, clock = await self._asked(*asked, token, None)
         return StatementResult(columns, tuple(rows)), clock
 
     async def analyze(self, statement: SelectStatement, token: Clock) -> tuple[str, Clock]:
@@ -198,7 +197,7 @@ class Selects:
         view, began = self._plans.view_of(select), perf_counter()
         if view is not None:
             _, rows, _ = await self._looked_up(view, select, sent, token)
-            took = f"{len(rows):,} rows in {_milliseconds(perf_counter() - began)}"
+            took = f"{len(rows):,} rows in {milliseconds(perf_counter() - began)}"
             return f'answered by the view "{view}": {took}\n{self._deployment.explain(view)}', {}
         self._refuse_if_off(select)
         evaluated = await self._plans.evaluated(sent, select)
@@ -210,12 +209,12 @@ class Selects:
         question = Question(plan, bound.sent, measured=True)
         began = perf_counter()
         rows, clock = await self._deployment.evaluate(question, token, None)
-        took = _milliseconds(perf_counter() - began)
+        took = milliseconds(perf_counter() - began)
         whole, *nodes = sorted(NodeMeasure(*row) for row in rows)
-        done = {NodeIndex(each.node): _done(each) for each in nodes}
+        done = {NodeIndex(each.node): each.done() for each in nodes}
         where = "in a process beside" if whole.is_aside else "between two steps"
         head = f"evaluated over the base tables {where}: {whole.rows:,} rows in {took}"
-        rest = f"ordering and the rest: {_milliseconds(whole.seconds)}"
+        rest = f"ordering and the rest: {milliseconds(whole.seconds)}"
         return "\n".join((head, explained(plan, done), rest)), clock
 
     def _refuse_if_off(self, select: PreparedSelect) -> None:
@@ -258,8 +257,8 @@ class Selects:
         shape, variant = await self._counted(select, sent)
         spark = self.by_spark
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
-        asked = planned, plan, evaluated.arguments, sent.moment
-        answer = await self._asked(*asked, (shape, variant), token, elsewhere)
+        asked = planned, plan, evaluated.arguments, sent.moment, (shape, variant)
+        answer = await self._asked(*asked, token, elsewhere)
         if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at:
             if is_unique(plan):
                 variant.refused = "it is a look-up by a unique key, which its table answers"
@@ -281,10 +280,12 @@ class Selects:
     ) -> Answered:
         bound = self._binding(planned).from_arguments(arguments, moment)
         began = perf_counter()
-        rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
-        took = perf_counter() - began
-        for each in counted or ():
-            each.seconds += took
+        try:
+            rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
+        finally:  # What was stopped has taken its time as well.
+            took = perf_counter() - began
+            for each in counted or ():
+                each.seconds += took
         if counted is not None:
             counted[0].rows += len(rows)
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
@@ -303,8 +304,8 @@ class Selects:
         ad_hoc = select.ad_hoc
         text = await self._shape(ad_hoc, sent)
         asked = self.shapes.asked(text, ad_hoc.name, ad_hoc.view_sql[:LISTED_CHARACTERS], ad_hoc.reusable)
-        if sent.statement is not None and sent.statement.of_now:
-            asked[1].refused = OF_NOW
+        if sent.statement is not None and (never := never_kept(sent.statement)):
+            asked[1].refused = never
         return asked
 
     async def _shape(self, ad_hoc: AdHoc, sent: SentSelect) -> str:
@@ -474,18 +475,6 @@ class Selects:
 
 def constants(select: ConstantSelect) -> StatementResult:
     return StatementResult(select.columns, tuple(tuple(map(json_value, row)) for row in select.rows))
-
-
-def _done(each: NodeMeasure) -> str:
-    """The text of what was done at one node."""
-    if not each.rows and not each.lookups and not each.seconds:
-        return "not reached"
-    by = f" by {each.lookups:,} look-up{'s' * (each.lookups != 1)}" if each.lookups else ""
-    return f"{each.rows:,} row{'s' * (each.rows != 1)}{by}, {_milliseconds(each.seconds)}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms"
 
 
 def _is_partial(ad_hoc: AdHoc, state: State) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
@@ -14,6 +16,7 @@ from controller.deployment import Listing, MissingProcess, RunningInfo, Statemen
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
+from controller.statements.evaluating import within
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
@@ -56,6 +59,11 @@ from worker.service.child_pool import Turn
 CHOOSING_SECONDS = 10.0
 """The longest that a write chooses its rows anew because others were faster: each of them got something done."""
 
+_READS = re.compile(
+    r"(?:[\s(]|/\*.*?\*/|(?:#|--\s)[^\n]*\n)*+(SELECT|WITH|VALUES|TABLE|EXPLAIN)\b", re.IGNORECASE | re.DOTALL
+)
+"""The beginning of texts whose reading is part of the time that their first SELECT may take."""
+
 
 class Statements:
     """Performs statements on a deployment."""
@@ -72,23 +80,30 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
         with self.running.entered(sql):
-            found = None if params else await self._selects.recognised(sql, token or {})
-            if found is not None:
-                result, read = found
-                return [result], _moved(latest((token or {}, read)), token)
-            return await self._performed(sql, params, token)
+            began = asyncio.get_running_loop().time()
+            if not params and _READS.match(sql):
+                async with within(self._deployment.budget, began):
+                    found = await self._selects.recognised(sql, token or {})
+                if found is not None:
+                    result, read = found
+                    return [result], _moved(latest((token or {}, read)), token)
+            return await self._performed(sql, params, token, began)
 
     async def _performed(
-        self, sql: str, params: Sequence[Any], token: Clock | None
+        self, sql: str, params: Sequence[Any], token: Clock | None, began: float
     ) -> tuple[list[StatementResult], Clock]:
+        budget = self._deployment.budget
+        reads = _READS.match(sql) is not None
         if self.texts.is_long(sql):
             clock = dict(token or {})
             done = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
             if done is None and len(sql) > VERY_LONG:
-                done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock))
+                async with within(budget, began) if reads else nullcontext():
+                    done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock))
             if done is not None:
                 return [done], _moved(clock, token)
-        statements = await self.texts.statements(sql)
+        async with within(budget, began) if reads else nullcontext():
+            statements = await self.texts.statements(sql)
         counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
             raise miscounted("text", sum(counts), len(params))
@@ -109,7 +124,9 @@ class Statements:
                     given = params[at : at + counts[number]]
                     at += counts[number]
                     one = partial(self._one, statements[number], given, clock, sql if len(statements) == 1 else "")
-                    results.append(await self._deployment.made_anew(one))
+                    begins = began if number == 0 else None
+                    async with within(budget, begins) if statements[number].reads else nullcontext():
+                        results.append(await self._deployment.made_anew(one))
             except HeadraceError as error:
                 _say_which(error, number, max(1, len(together)), len(statements))
                 raise
@@ -164,7 +181,7 @@ class Statements:
                 catalog = self._deployment.state.catalog
                 answers = [await self._selects.values(select, clock) for select in subqueries]
                 columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
-                written = resolve(statement, rows, columns)
+                written = resolve(statement, rows, columns, self.texts.limits.max_subquery_rows)
                 table = written.operation.table.lower()
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
                     # The table was altered while the SELECT was read.

@@ -31,6 +31,8 @@ from enum import StrEnum
 from math import inf
 from time import monotonic
 
+from migrations.statements.statement import SelectStatement
+
 KEEP_CALLS = 4
 """A page that is loaded four times is loaded a fifth time; three could be somebody who tries something out."""
 KEEP_SECONDS = 0.005
@@ -67,6 +69,14 @@ SHAPE_CHARACTERS = 2_000
 """Characters of a shape's text that are kept and shown."""
 DIGITS = 16
 """Digits of the digest that tells long ones apart."""
+
+OF_NOW = "its answer depends on the time when it is asked"
+DRAWN = "it draws random values each time it is asked"
+
+
+def never_kept(statement: SelectStatement) -> str:
+    """Why no view can answer it; empty where one may."""
+    return DRAWN if statement.draws else OF_NOW if statement.of_now else ""
 
 
 def listed_text(text: str) -> str:
@@ -130,6 +140,8 @@ class Variant:
             return "not kept: a parameter of it cannot be one of a view"
         if self.calls < KEEP_CALLS:
             return f"not kept: it was asked {self.calls} times with these constants, and {KEEP_CALLS} are wanted"
+        if self.seconds >= KEEP_SECONDS:
+            return "not kept yet: it pays, and a view is made of it when it is asked again"
         return f"not kept: it has taken {self.seconds * 1000:.1f} ms in all, and {KEEP_SECONDS * 1000:g} are wanted"
 
 

@@ -59,9 +59,13 @@ class Texts:
         self._thread = ThreadPoolExecutor(1, "texts")
 
     @property
+    def limits(self) -> SqlLimits:
+        return self._limits or SqlLimits()
+
+    @property
     def most_items(self) -> int:
         """The most items that a list in a text may have."""
-        return SqlLimits().max_list_items if self._limits is None else self._limits.max_list_items
+        return self.limits.max_list_items
 
     @property
     def has_thread(self) -> bool:

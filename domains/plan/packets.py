@@ -127,6 +127,12 @@ class Amend:
 Operation = Insert | Update | Delete | Amend
 
 
+def written_tables(operation: Operation) -> list[str]:
+    """The tables that it names, the first one first; what foreign keys reach besides is of the shard itself."""
+    also = operation.also if isinstance(operation, Amend) else ()
+    return [operation.table, *(each.table for each in also)]
+
+
 # --- packets ----------------------------------------------------------------------------------------------------
 
 

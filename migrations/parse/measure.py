@@ -25,6 +25,8 @@ class SqlLimits:
     max_joins: int = 60
     """Joins that a SELECT has, with those of its subqueries: as in MySQL, where 61 tables may be joined. Planning takes
     time that grows with the square of it: some 2 s for so many."""
+    max_subquery_rows: int = 100_000
+    """Rows that ``IN (SELECT …)`` of a write gives, compiled as constants of it."""
     max_nesting: int = 32
     """The parser is recursive, and meets Python's limit at 34 levels of calls, or 54 of subqueries."""
 
@@ -130,6 +132,11 @@ def _too_many(kind: int, limits: SqlLimits) -> LimitExceeded:
         return _passed("a SELECT", "max_select_columns", columns, "select fewer")
     items = f"{limits.max_list_items} items or operators"
     return _passed("a list", "max_list_items", items, "send them in several statements, or as keys of a look-up")
+
+
+def too_many_rows(rows: int, most: int) -> LimitExceeded:
+    what = f"a subquery of a write gives {rows} rows, which"
+    return _passed(what, "max_subquery_rows", f"{most} rows", "write by a join, or in several statements")
 
 
 def _passed(what: str, name: str, limit: str, hint: str) -> LimitExceeded:

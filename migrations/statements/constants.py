@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
@@ -190,6 +191,15 @@ def with_draws(parsed: Parsed, start: Callable[[str], int]) -> Parsed:
         number = f"{value:.17e}" if isinstance(value, float) else ""
         node.replace(exp.Literal.number(number) if number else exp.Literal.string(str(value)))
     return Parsed(copy, parsed.sql)
+
+
+MAY_DRAW = re.compile(r"rand\s*\(|uuid\s*\(", re.IGNORECASE)
+"""In the text of what :func:`draws_values` goes through the tree for."""
+
+
+def draws_values(sql: str, query: exp.Query) -> bool:
+    """Whether a SELECT has RAND() or UUID()."""
+    return MAY_DRAW.search(sql) is not None and any(map(calls.is_drawn, nodes(query)))
 
 
 def _of_one_row(node: exp.Expr) -> list[exp.Expr]:

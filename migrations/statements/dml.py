@@ -16,6 +16,7 @@ from domains.plan.graph import Columns
 from domains.plan.packets import Access, Delete, Insert, Operation, Update
 from domains.store.selecting import keys_of
 from migrations.catalog import Catalog
+from migrations.parse.measure import SqlLimits
 from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
@@ -153,15 +154,21 @@ def write(
     return WriteStatement(operation, told)
 
 
-def resolve(pending: PendingWrite, answers: Answers, columns: Sequence[tuple[Column, ...]] = ()) -> WriteStatement:
+def resolve(
+    pending: PendingWrite,
+    answers: Answers,
+    columns: Sequence[tuple[Column, ...]] = (),
+    most: int = SqlLimits().max_subquery_rows,
+) -> WriteStatement:
     """The write, given the rows of each of its ``subqueries`` (values as the engine has them, not as JSON has them),
-    and their columns, which matter only to ON DUPLICATE KEY UPDATE of an INSERT … SELECT.
+    at most so many in an IN, and their columns, which matter only to ON DUPLICATE KEY UPDATE of an INSERT … SELECT.
 
     :raises SqlError: an answer has more rows or columns than its place allows.
+    :raises LimitExceeded: an IN has more rows.
     """
     assert len(answers) == len(pending.subqueries), "one answer for each subquery"
     node, schema = pending.expression, pending.schema
-    context = _context(node, schema, pending.params, pending.now)
+    context = _context(node, schema, pending.params, pending.now, most)
     source = node.args.get("expression") if isinstance(node, exp.Insert) else None
     given = next((of for n, of in zip(context.subqueries, columns, strict=False) if n is source), ())
     return WriteStatement(_operation(context, answers, given), returning(node, schema, pending.now))
@@ -212,19 +219,23 @@ class _Context:
     """The value of each ``?``, by the node's id."""
     subqueries: tuple[exp.Expr, ...]
     now: str
+    most: int
+    """Rows that IN (SELECT …) may give."""
 
     def setting(self, scope: Scope, answers: Answers) -> Setting:
         plain = Setting(
             placeholder=lambda node: constant_of(self.values[id(node)]), now=self.now, place=self.node.key.upper()
         )
-        return replace(plain, replace=answered(self.subqueries, answers, scope, plain))
+        return replace(plain, replace=answered(self.subqueries, answers, scope, plain, self.most))
 
 
-def _context(node: exp.Expr, schema: TableSchema, params: tuple[Value, ...], now: str) -> _Context:
+def _context(
+    node: exp.Expr, schema: TableSchema, params: tuple[Value, ...], now: str, most: int = SqlLimits().max_subquery_rows
+) -> _Context:
     values: dict[int, Value] = {}
     if params:
         values = {id(found): value for found, value in zip(placeholders(node), params, strict=True)}
-    return _Context(node, schema, values, tuple(subqueries(node)), now)
+    return _Context(node, schema, values, tuple(subqueries(node)), now, most)
 
 
 def _operation(context: _Context, answers: Answers, columns: Sequence[Column] = ()) -> Operation:

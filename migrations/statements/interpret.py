@@ -10,8 +10,7 @@ from domains.errors import Unsupported
 from domains.language.expressions import Constant
 from domains.language.types import Value
 from migrations.catalog import Catalog
-from migrations.parse.reading import Parsed, exp, nodes, parse, text_of
-from migrations.query.expressions.calls import is_drawn
+from migrations.parse.reading import Parsed, exp, parse, text_of
 from migrations.query.expressions.scalar import Setting
 from migrations.query.select import constant_select, reads_nothing
 from migrations.statements import dml, show
@@ -20,6 +19,7 @@ from migrations.statements.constants import (
     at_time,
     check_params,
     constant_of,
+    draws_values,
     placeholders,
     scalars,
 )
@@ -103,15 +103,12 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
     if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
     timed = at_time(query, now) if _MAY_ASK_TIME.search(parsed.sql) else query
-    draws = MAY_DRAW.search(parsed.sql) is not None and any(map(is_drawn, nodes(query)))
-    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query or draws, now=now)
+    draws = draws_values(parsed.sql, query)
+    return SelectStatement(timed, parsed.sql, arguments, of_now=timed is not query or draws, draws=draws, now=now)
 
 
 _MAY_ASK_TIME = re.compile("now|curdate|curtime|current_|localtime|sysdate|utc_|unix_timestamp", re.IGNORECASE)
 """In the text of what :func:`at_time` has something to do for: to go through a tree takes longer."""
-
-
-MAY_DRAW = re.compile(r"rand\s*\(|uuid\s*\(", re.IGNORECASE)
 
 
 def _given(node: exp.Expr, values: tuple[Value, ...]) -> dict[int, Constant]:

@@ -24,9 +24,17 @@ from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, makes_of_select
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.expressions.scope import Scope
-from migrations.statements.constants import coerced, constant_of, count_placeholders, parameter, placeholders, scalars
+from migrations.statements.constants import (
+    MAY_DRAW,
+    coerced,
+    constant_of,
+    count_placeholders,
+    parameter,
+    placeholders,
+    scalars,
+)
 from migrations.statements.dml import access
-from migrations.statements.interpret import MAY_DRAW, interpret_one, split
+from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
 from migrations.statements.statement import Statement, WriteStatement
 from migrations.statements.stored import RowMaker, row_maker, stamps
@@ -201,6 +209,8 @@ class PreparedStatement:
         self._shards = 0
         self.draws = MAY_DRAW.search(parsed.sql) is not None
         """Whether RAND() or UUID() may stand in it, for :func:`~migrations.statements.constants.with_draws`."""
+        self.reads = isinstance(parsed.expression, (exp.Query, exp.Describe))
+        """Whether it is a SELECT, or EXPLAIN of one."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
     def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:

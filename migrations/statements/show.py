@@ -16,7 +16,7 @@ from migrations.parse.reading import Parsed, exp, text_of
 from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.statements.constants import Argument, at_time, value_of
+from migrations.statements.constants import Argument, at_time, draws_values, value_of
 from migrations.statements.names import known_relation
 from migrations.statements.statement import (
     Describe,
@@ -112,7 +112,10 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now
     if isinstance(target, exp.Query):
         text = parsed.sql[parsed.sql.upper().index("ANALYZE") + 7 :] if style else re.sub(r"^\s*\w+\s+", "", parsed.sql)
         timed = at_time(target, now)
-        select = SelectStatement(timed, text.lstrip(), params, of_now=timed is not target, now=now)
+        draws = draws_values(parsed.sql, target)
+        select = SelectStatement(
+            timed, text.lstrip(), params, of_now=timed is not target or draws, draws=draws, now=now
+        )
         return Explain(select, analyze=bool(style))
     if style:
         raise Unsupported("EXPLAIN ANALYZE of what is no SELECT", hint="EXPLAIN ANALYZE SELECT …")

@@ -94,6 +94,8 @@ class SelectStatement:
     """The values of its ``?``, in the order of the text."""
     of_now: bool = False
     """Its text asks for the time, which stands in ``query``: what is known of it holds for no later asking."""
+    draws: bool = False
+    """Whether it has RAND() or UUID(): then it is ``of_now`` too."""
     now: str = ""
     """The time of the statement, which is that of the views it reads as well."""
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-from domains.errors import LimitExceeded, SqlError, Unsupported
+from domains.errors import SqlError, Unsupported
 from domains.language.durations import text_of_time
 from domains.language.expressions import Expression
 from domains.language.functions import call
 from domains.language.types import Row, Value
+from migrations.parse.measure import too_many_rows
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import literals
 from migrations.query.expressions.scalar import Setting, scalar
@@ -54,9 +55,6 @@ def _digits(value: float | Decimal) -> str:
     return text if "e" in text else f"{text}e0"
 
 
-MOST_ANSWERS = 100_000
-"""Rows of a subquery in WHERE: they become one IN list, which is compiled with the statement."""
-
 Answers = Sequence[Sequence[Row]]
 
 
@@ -92,9 +90,10 @@ def select_of(node: exp.Expr, values: Mapping[int, Value], now: str) -> SelectSt
 
 
 def answered(
-    nodes: Sequence[exp.Expr], answers: Answers, scope: Scope, setting: Setting
+    nodes: Sequence[exp.Expr], answers: Answers, scope: Scope, setting: Setting, most: int
 ) -> Callable[[exp.Expr], Expression | None] | None:
-    """The part of :class:`Setting` that says what each subquery has become over ``scope``."""
+    """The part of :class:`Setting` that says what each subquery has become over ``scope``; IN takes at most so many
+    rows."""
     if not nodes:
         return None
     known = {id(node): rows for node, rows in zip(nodes, answers, strict=True)}
@@ -106,7 +105,7 @@ def answered(
         if isinstance(node, exp.Exists):
             return literals.truth(bool(rows))
         if isinstance(node, exp.In):
-            return _membership(node, rows, scope, setting)
+            return _membership(node, rows, scope, setting, most)
         if len(rows) > 1:
             raise SqlError("a subquery that is used as a value gives more than one row", hint="add LIMIT 1")
         return constant_of(_only(rows[0])) if rows else literals.NOTHING
@@ -114,11 +113,11 @@ def answered(
     return replacement
 
 
-def _membership(node: exp.In, rows: Sequence[Row], scope: Scope, setting: Setting) -> Expression:
+def _membership(node: exp.In, rows: Sequence[Row], scope: Scope, setting: Setting, most: int) -> Expression:
     if isinstance(node.this, exp.Tuple):
         raise Unsupported("(a, b) IN (SELECT …) in UPDATE and DELETE", hint="one column at a time")
-    if len(rows) > MOST_ANSWERS:
-        raise LimitExceeded(f"a subquery gives {len(rows)} rows", hint=f"at most {MOST_ANSWERS} here")
+    if len(rows) > most:
+        raise too_many_rows(len(rows), most)
     value = scalar(node.this, scope, setting)
     if not rows:
         return literals.truth(False)

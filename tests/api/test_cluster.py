@@ -485,6 +485,25 @@ async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
     assert cluster.directory.leader is not None, "who may be asked: an election may be over before it is heard of"
 
 
+async def test_a_write_of_two_tables_is_made_anew_where_the_second_was_altered(
+    cluster: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Directory, "_announced", lambda self, change: None)  # ZooKeeper announces nothing here.
+    await cluster.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, n INT) SHARD BY (id) SHARDS 1;"
+        "CREATE TABLE b (id INT PRIMARY KEY, n INT) SHARD BY (id) SHARDS 1;"
+        "INSERT INTO a VALUES (1, 1), (2, 2); INSERT INTO b VALUES (1, 10), (3, 30)"
+    )
+    other = await another(cluster)
+    await cluster.execute("ALTER TABLE b ADD COLUMN x INT DEFAULT 4")
+    assert len(other.state.catalog.tables["b"].columns) == 2, "it has not heard of it"
+    (done,), _ = await other.execute("UPDATE a JOIN b ON a.id = b.id SET a.n = 5, b.n = 50")
+    assert done.rows_affected == 2
+    (shown,), _ = await cluster.execute("SELECT a.n, b.id, b.n, b.x FROM b LEFT JOIN a ON a.id = b.id ORDER BY b.id")
+    assert [tuple(row) for row in shown.rows] == [(5, 1, 50, 4), (None, 3, 30, 4)]
+    await other.directory.close()
+
+
 async def test_a_change_that_is_stopped_after_the_deployment_was_closed_ends(
     cluster: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

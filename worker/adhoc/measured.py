@@ -31,6 +31,17 @@ class NodeMeasure:
     is_aside: bool = False
     """Whether the whole was done in a process beside."""
 
+    def done(self) -> str:
+        """The text of what was done at the node."""
+        if not self.rows and not self.lookups and not self.seconds:
+            return "not reached"
+        by = f" by {self.lookups:,} look-up{'s' * (self.lookups != 1)}" if self.lookups else ""
+        return f"{self.rows:,} row{'s' * (self.rows != 1)}{by}, {milliseconds(self.seconds)}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
+
 
 class MeasuredEvaluation(Evaluation):
     """See :class:`Evaluation`, whose work is that of any other."""

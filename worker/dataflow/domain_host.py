@@ -20,7 +20,7 @@ from typing import assert_never
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain
-from domains.errors import HeadraceError, NotFound
+from domains.errors import HeadraceError
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Command, Progress, RemoveNodes
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -42,6 +42,7 @@ from domains.plan.packets import (
     Send,
     Touch,
     Write,
+    written_tables,
 )
 from domains.store.storage import Store, unknown_outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
@@ -56,7 +57,7 @@ from worker.dataflow.hosted_domain import (
     source,
 )
 from worker.dataflow.memory_limiter import Pressure, relieve, room_of
-from worker.protocol.messages import NotHere, StaleEpoch, version_of
+from worker.protocol.messages import NotHere, StaleEpoch
 
 _log = logging.getLogger("headrace.worker")
 _bytes = attrgetter("bytes")
@@ -268,24 +269,21 @@ class DomainHost:
         schema: int | None = None,
         once: Once | None = None,
     ) -> None:
-        """``schema`` is the version of the table that the operation was made for, where that may be another by now."""
+        """``schema`` is the version of the tables that the operation was made for, where that may be another by now."""
         host = self._linked(index)
         if schema is not None and host.versions.get(operation.table) != schema:
-            self._check_schema(host, operation.table, schema)
+            self._check_schema(host, written_tables(operation), schema)
         self._moved.add(index)
         if host.sync is not None:
             batch.syncs[host.sync] = None
         self._handle(host, Write(self.requests.new(index, answer), operation, once), batch)
         self._drain(batch)
 
-    def _check_schema(self, host: HostedDomain, name: str, schema: int) -> None:
-        try:
-            known = host.versions[name] = version_of(host.domain.store.table(name).schema)
-        except NotFound:
-            known = None
+    def _check_schema(self, host: HostedDomain, names: Sequence[str], schema: int) -> None:
+        known = host.version(names)
         if known != schema:
             what = "is not here" if known is None else "has another schema here"
-            raise NotHere(f'table "{name}" {what} in domain {host.domain.index}', epoch=self.epoch)
+            raise NotHere(f'table "{", ".join(names)}" {what} in domain {host.domain.index}', epoch=self.epoch)
 
     def read(
         self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Look, answer: Answerer, batch: Batch

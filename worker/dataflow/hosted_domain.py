@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from domains.engine.domain import Domain
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, NotFound
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
 from domains.plan.packets import Clock, Failed, Filled, Upquery, receiver_of, sender_of
 from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
+from worker.protocol.messages import together, version_of
 from worker.reader_map import ReaderLayout
 from worker.reader_map.layout import reader_id
 
@@ -89,6 +90,16 @@ class HostedDomain:
         if packet.epoch > epoch or not self.linked:
             return Reception.HOLD
         return Reception.PROCESS
+
+    def version(self, tables: Sequence[str]) -> int | None:
+        """That of the tables' schemas together; None where one is not here."""
+        try:
+            for each in tables:
+                if each not in self.versions:
+                    self.versions[each] = version_of(self.domain.store.table(each).schema)
+        except NotFound:
+            return None
+        return together([self.versions[each] for each in tables])
 
     def weigh(self) -> int:
         """Its accounted bytes. What is broken has none that eviction could count on."""

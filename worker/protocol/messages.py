@@ -14,6 +14,7 @@ Each request names its answer in its docstring. The answer may always be a ``Hea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -48,6 +49,11 @@ def version_of(schema: TableSchema) -> int:
     version = crc32(repr(schema).encode("utf-8", "backslashreplace"))
     _known[id(schema)] = (schema, version)
     return version
+
+
+def together(versions: Sequence[int]) -> int:
+    """The versions of the tables of one write, in their order, as one number: of one table it is its own."""
+    return versions[0] if len(versions) == 1 else crc32(repr(tuple(versions)).encode())
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -293,8 +299,8 @@ class StatusDocument:
 class WriteRequest:
     """A write to one base shard; answered once it is durable. → ``domains.plan.packets.Written``, or ``Refused``
 
-    ``schema`` is the version (:func:`version_of`) of the table that the operation was made for. If the domain has
-    another the answer is ``NotHere``, since rows of another width must not be stored.
+    ``schema`` is the version (:func:`version_of`; of several tables :func:`together`) of what the operation was made
+    for. If the domain has another the answer is ``NotHere``, since rows of another width must not be stored.
     """
 
     domain: DomainIndex

@@ -275,7 +275,7 @@ class ClusterHosts:
             lambda _: request,
             self._deadline(),
             repeatable=False,
-            outdated=lambda: self._altered(table.schema),
+            outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
         )
         self.acknowledged.note(answer)
         return answer
@@ -291,7 +291,7 @@ class ClusterHosts:
                 lambda _: request,
                 self._deadline(),
                 repeatable=True,
-                outdated=lambda: self._altered(table.schema),
+                outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
             )
         except TimeoutError as error:
             raise OutcomeUnknown(

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.embedded.local import LocalDeployment
+from controller.hosts import SchemaChanged, TableTarget
 from controller.statements import sequence
 from controller.statements.selects import Selects
 from controller.statements.shapes import AdHocMode
-from domains.errors import RowsChanged, Unsupported
+from domains.errors import LimitExceeded, RowsChanged, Unsupported
+from domains.plan.packets import Amend
+from migrations.parse.measure import SqlLimits
+from migrations.statements.constants import constant_of
+from worker.service.child_pool import ChildPool
 
 TABLES = """
 CREATE TABLE t (id INT PRIMARY KEY, n INT);
@@ -116,6 +122,40 @@ async def test_several_tables_are_written_to_whole_or_not_at_all(
     assert await rows(deployment) == [(1, 0), (2, 20), (3, 0)]
     (found,), _ = await deployment.execute("SELECT t, n, x FROM u ORDER BY n")
     assert list(found.rows) == [(1, 22, 4), (3, 25, 4), (1, 29, 4)]
+
+
+async def test_each_table_of_a_write_has_the_schema_that_it_was_made_for(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that was made for an older one is refused whole, whichever table was altered."""
+    catalog = deployment.state.catalog
+    first = Amend("t", ((1, 10),), assignments=((1, constant_of(0)),), single=True)
+    both = replace(first, also=(Amend("u", ((1, 1), (1, 2)), assignments=None),))
+    made = [TableTarget.of(catalog.tables[name], catalog.shards) for name in ("t", "u")]
+    await deployment.execute("ALTER TABLE u ADD COLUMN x INT DEFAULT 4")
+    anew = TableTarget.of(deployment.state.catalog.tables["u"], catalog.shards)
+    with pytest.raises(SchemaChanged, match='"t, u"'):
+        await deployment.hosts.write(made[0].domains[0], both, made[0].beside(made[1:]))
+    assert await rows(deployment) == [(1, 10), (2, 20), (3, 30)]
+    both = replace(both, also=(Amend("u", ((1, 1, 4), (1, 2, 4)), assignments=None),))
+    written = await deployment.hosts.write(made[0].domains[0], both, made[0].beside([anew]))
+    assert written.rows_affected == 3
+    assert await rows(deployment) == [(1, 0), (2, 20), (3, 30)]
+
+
+async def test_rows_of_a_subquery_have_a_limit_with_a_name(deployment: LocalDeployment) -> None:
+    beside = ChildPool()
+    deployment.read_within(SqlLimits(max_subquery_rows=2), beside)
+    try:
+        with pytest.raises(LimitExceeded, match='gives 3 rows, which exceeds "max_subquery_rows", 2 rows') as refused:
+            await deployment.execute("DELETE FROM t WHERE id IN (SELECT id FROM t)")
+        assert "greater max_subquery_rows" in str(refused.value.hint)
+        await deployment.execute("DELETE FROM t WHERE id IN (SELECT id FROM t WHERE n < 30)")
+        assert await rows(deployment) == [(3, 30)]
+        (done,), _ = await deployment.execute("INSERT INTO t SELECT t * 10 + n, n FROM u")
+        assert done.rows_affected == 3, "the rows of INSERT … SELECT are others"
+    finally:
+        await beside.close()
 
 
 async def test_tables_of_several_shards_are_not_written_to_at_once(tmp_path: Path) -> None:

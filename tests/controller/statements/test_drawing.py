@@ -63,6 +63,11 @@ async def test_nothing_of_it_is_kept(deployment: LocalDeployment) -> None:
     assert set(whole.values()) == {1}
     await deployment.selects.settled()
     assert not deployment.selects.shapes.kept
+    asked = {row[0]: row[5] for row in await rows(deployment, "SHOW QUERIES")}
+    assert set(asked.values()) == {"not kept: it draws random values each time it is asked"}
+    for explained in (text, text.replace("g = 1", "g + 1 = 1")):
+        ((head,), *_) = await rows(deployment, "EXPLAIN " + explained)
+        assert head.endswith("not kept: it draws random values each time it is asked"), "asked before or not"
     told = await rows(deployment, "EXPLAIN " + text)
     assert any("not possible" in line for (line,) in told)
 

@@ -220,6 +220,46 @@ async def test_whoever_exceeds_a_budget_is_stopped_alone(
         await deployment.close()
 
 
+@pytest.mark.parametrize("explained", ["", "EXPLAIN "])
+async def test_planning_is_within_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, explained: str) -> None:
+    """Also where a thread does it, which goes on; what waits for that thread is stopped in time as well."""
+    deployment, beside, planned = await opened(tmp_path, seconds=0.3), ChildPool(), threading.Event()
+    deployment.read_within(SqlLimits(), beside)
+    work = planning.plan_evaluation
+
+    def slow(*arguments: Any) -> Any:
+        planned.wait(60)
+        return work(*arguments)
+
+    monkeypatch.setattr(planning, "plan_evaluation", slow)
+    sql = explained + f"SELECT {', '.join(f'amount + {each} AS c{each}' for each in range(100))} FROM accounts"
+    assert SHORT_TEXT < len(sql) < VERY_LONG
+    try:
+        for text in (sql, sql + " WHERE id = 3"):
+            with pytest.raises(ReadTimeout, match=r"after 0\.3 s"):
+                await asyncio.wait_for(deployment.execute(text), 20)
+        planned.set()
+        deployment.budget = Budget()
+        await rows(deployment, sql + " WHERE id = 4")
+    finally:
+        planned.set()
+        await beside.close()
+        await deployment.close()
+
+
+async def test_what_was_stopped_has_taken_its_time(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path, seconds=0.3)
+    try:
+        for _ in range(2):
+            with pytest.raises(ReadTimeout):
+                await deployment.execute(ENDLESS)
+        (shown,) = deployment.queries()
+        assert (shown.calls, shown.rows) == (2, 0)
+        assert 400 < shown.milliseconds < 60_000
+    finally:
+        await deployment.close()
+
+
 async def running(deployment: LocalDeployment, text: str) -> int:
     async with asyncio.timeout(20):
         while True:
