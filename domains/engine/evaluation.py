@@ -26,7 +26,8 @@ from domains.plan.deltas import group_by_key, key_function
 from domains.plan.estimates import Estimated
 from domains.plan.graph import Columns, Node, NodeIndex, Parameter, Reader
 from domains.plan.packets import Access
-from domains.plan.traits import COMPUTED, LEFT, RIGHT, traits_of
+from domains.plan.sides import COMPUTED, LEFT, RIGHT
+from domains.plan.traits import traits_of
 from domains.store.selecting import keys_of
 from domains.store.storage import StoredRows, TableRows
 

@@ -17,7 +17,8 @@ from itertools import islice
 from domains.engine.forward import ForwardPass
 from domains.operators.operator import Vertex
 from domains.plan.graph import Columns
-from domains.plan.traits import COMPUTED, traits_of
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import traits_of
 
 # Reads that hit tell only the reader. What its key pins above is as recent as the key itself.
 #

@@ -101,6 +101,8 @@ class Vertices(dict[NodeIndex, Vertex]):
                 return stateless.FilterOperator(filter_)
             case graph.Project() as project:
                 return stateless.ProjectOperator(project, len(parents[0].node.columns))
+            case graph.Unnest() as unnest:
+                return stateless.UnnestOperator(unnest)
             case graph.Union():
                 return stateless.UnionOperator()
             case graph.Join() as join:

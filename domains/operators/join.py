@@ -31,7 +31,7 @@ from domains.plan import graph
 from domains.plan.deltas import Entry, add_row, group_by_key, key_function
 from domains.plan.graph import Columns, JoinKind
 from domains.plan.packets import Pattern
-from domains.plan.traits import LEFT, RIGHT, side_columns
+from domains.plan.sides import LEFT, RIGHT, side_columns
 
 Groups = tuple[dict[Row, list[Delta]], dict[Row, list[Delta]]]
 """The changes of both sides by join key."""

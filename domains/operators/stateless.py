@@ -1,15 +1,16 @@
-"""Filter, projection and union: linear operators, for which Δ of the output is the operator applied to Δ.
+"""Filter, projection, JSON_TABLE and union: linear operators, for which Δ of the output is the operator applied to Δ.
 
-``σ_p(X + ΔX) = σ_p(X) + σ_p(ΔX)``, likewise π and ∪. They look a key up by looking it up in their parents.
+``σ_p(X + ΔX) = σ_p(X) + σ_p(ΔX)``, likewise π, μ and ∪. They look a key up by looking it up in their parents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from domains.language.compile import compile_filter_batch, compile_project_batch
+from domains.language.compile import compile_expression, compile_filter_batch, compile_predicate, compile_project_batch
 from domains.language.expressions import Field
+from domains.language.functions.json.table import rows_maker
 from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
 from domains.plan import graph
@@ -50,6 +51,35 @@ class ProjectOperator(Operator):
 
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         return rename(patterns, self._places)
+
+
+class UnnestOperator(Operator):
+    """A row in, any number of rows out, each with the columns of the row that came in: so a look-up by these, and what
+    an eviction names by them, is the parent's."""
+
+    def __init__(self, descriptor: graph.Unnest) -> None:
+        self._document = compile_expression(descriptor.document)
+        self._rows = rows_maker(descriptor.table)
+        self._meets = None if descriptor.residual is None else compile_predicate(descriptor.residual)
+        self._nothing: list[Row] = [(None,) * descriptor.table.width] if descriptor.outer else []
+
+    def _unnested(self, deltas: Iterable[Delta]) -> list[Delta]:
+        document_of, rows_of, meets, nothing = self._document, self._rows, self._meets, self._nothing
+        result: list[Delta] = []
+        for row, weight in deltas:
+            document = document_of(row)
+            made = [] if document is None else [row + each for each in rows_of(str(document))]
+            if meets is not None:
+                made = [each for each in made if meets(each)]
+            result += [(each, weight) for each in made or [row + each for each in nothing]]
+        return result
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        return self._unnested(inputs[0])
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        found = lookups.find(self.vertex.parents[0], columns, keys)
+        return [None if rows is None else self._unnested(rows) for rows in found]
 
 
 class UnionOperator(Operator):

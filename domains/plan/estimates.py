@@ -22,6 +22,8 @@ from domains.plan.graph import Columns
 UNKNOWN_ROWS = 1000.0
 UNKNOWN_DISTINCT = 10.0
 """Values of a column of which nothing is known: an equality leaves a tenth of the rows, as in Selinger's table."""
+ELEMENTS = 4.0
+"""Rows that JSON_TABLE makes of a document: a list of tags."""
 LEAVES = {"ne": 0.9, "is_not_null": 0.9, "is_null": 0.1, **dict.fromkeys(("lt", "le", "gt", "ge", "between"), 1 / 3)}
 OTHER = 1 / 4
 """What a condition leaves of the rows, by its function, and what any other does."""
@@ -95,6 +97,10 @@ def after_cut(given: Estimated, group: Columns, limit: int) -> Estimated:
 
 def after_windows(given: Estimated, calls: int) -> Estimated:
     return Estimated(given.rows, (*given.distinct, *(max(1.0, given.rows),) * calls))
+
+
+def after_unnesting(given: Estimated, width: int) -> Estimated:
+    return Estimated(given.rows * ELEMENTS, (*given.distinct, *(UNKNOWN_DISTINCT,) * width))
 
 
 def after_union(given: Sequence[Estimated]) -> Estimated:

@@ -9,6 +9,8 @@ operator              equation
 Base(t)               the rows of base table t
 Filter(p)             σ_p(X): rows for which p is true (not false, not NULL)
 Project(e…)           π_e(X), a bag: duplicates stay
+Unnest(d; t)          each row of X followed by each row that JSON_TABLE t makes of document d
+Unnest(outer; p)      … that meets p; and each row of X without one, followed by NULLs
 Union()               X₁ ∪ X₂ ∪ …, a bag (UNION ALL)
 Join(inner)           L ⋈ R on left_on = right_on; output is the left row followed by the right row
 Join(left)            … and each left row without a match, followed by NULLs; ``residual`` is part of the match
@@ -31,6 +33,7 @@ from typing import NewType
 
 from domains.language.description import literal
 from domains.language.expressions import Expression
+from domains.language.functions.json.table import JsonLevel
 from domains.language.types import Column, Row, SqlType
 
 NodeIndex = NewType("NodeIndex", int)
@@ -92,6 +95,15 @@ class Filter:
 @dataclass(frozen=True, slots=True)
 class Project:
     expressions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unnest:
+    document: Expression
+    table: JsonLevel
+    outer: bool = False
+    residual: Expression | None = None
+    """Where outer: a further condition of the match, over the row ++ a row of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +383,7 @@ class Reader:
     """They begin at the first column of ``seek ‖ order`` that is compared by no equality of its own."""
 
 
-Operator = Base | Filter | Project | Union | Join | Aggregate | TopK | Over | Ingress | Egress | Reader
+Operator = Base | Filter | Project | Unnest | Union | Join | Aggregate | TopK | Over | Ingress | Egress | Reader
 
 
 class Materialization(StrEnum):

@@ -33,6 +33,7 @@ from domains.plan.estimates import (
     after_join,
     after_project,
     after_union,
+    after_unnesting,
     after_windows,
     of_table,
 )
@@ -55,14 +56,12 @@ from domains.plan.graph import (
     Reader,
     TopK,
     Union,
+    Unnest,
     call_text,
     order_text,
 )
-from domains.plan.wording import join_text, over_text, topk_text
-
-LEFT, RIGHT = 0, 1
-COMPUTED = -1
-"""The origin of a column that is not a column of that parent."""
+from domains.plan.sides import COMPUTED, LEFT, RIGHT, side_columns
+from domains.plan.wording import join_text, over_text, topk_text, unnest_text
 
 
 class ForJoin(Enum):
@@ -241,6 +240,25 @@ class _Project(_RowByRow):
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
         return f"π {', '.join(describe(e, names[0]) for e in self._expressions)}"
+
+
+class _Unnest(_RowByRow):
+    def __init__(self, operator: Unnest) -> None:
+        self._unnest = operator
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        return (tuple(column if column < widths[0] else COMPUTED for column in columns),)
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        parts = (self._unnest.document, self._unnest.residual)
+        read = wanted.union(*(fields_of(part) for part in parts if part is not None))
+        return [{column for column in read if column < widths[0]}]
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_unnesting(given[0], self._unnest.table.width)
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return unnest_text(self._unnest, names[0])
 
 
 class _Union(_RowByRow):
@@ -439,6 +457,7 @@ TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
     Base: _Base,
     Filter: _Filter,
     Project: _Project,
+    Unnest: _Unnest,
     Union: _Union,
     Join: _Join,
     Aggregate: _Aggregate,
@@ -468,27 +487,6 @@ def is_egress(operator: Operator) -> TypeGuard[Egress]:
 
 def is_reader(operator: Operator) -> TypeGuard[Reader]:
     return isinstance(operator, Reader)
-
-
-def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
-    """The position on ``side`` of each output column, or -1. An inner join's join columns are on both sides; a left
-    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell. A
-    mark is a column of neither.
-    """
-    result = []
-    for column in columns:
-        if kind is JoinKind.MARK and column >= left_width:
-            result.append(COMPUTED)
-            continue
-        own = LEFT if column < left_width else RIGHT
-        local = column if own == LEFT else column - left_width
-        if own == side:
-            result.append(local)
-        elif local in on[own] and (kind is JoinKind.INNER or side == LEFT):
-            result.append(on[side][on[own].index(local)])
-        else:
-            result.append(COMPUTED)
-    return tuple(result)
 
 
 def _merged(call: AggregateCall, at: int) -> AggregateCall | None:

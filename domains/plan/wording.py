@@ -14,6 +14,7 @@ from domains.plan.graph import (
     JoinKind,
     Over,
     TopK,
+    Unnest,
     WindowCall,
     WindowFunction,
     order_text,
@@ -30,6 +31,15 @@ def join_text(join: Join, left: Sequence[str], right: Sequence[str]) -> str:
 
 
 _SYMBOLS = {JoinKind.INNER: "⋈", JoinKind.LEFT: "⟕", JoinKind.MARK: "⊳"}
+
+
+def unnest_text(unnest: Unnest, names: Sequence[str]) -> str:
+    outer = " outer" if unnest.outer else ""
+    rest = ""
+    if unnest.residual is not None:
+        own = [f"column {at}" for at in range(1, unnest.table.width + 1)]
+        rest = f" on {describe(unnest.residual, [*names, *own])}"
+    return f"μ{outer} JSON_TABLE({describe(unnest.document, names)}){rest}"
 
 
 def topk_text(topk: TopK, names: Sequence[str]) -> str:

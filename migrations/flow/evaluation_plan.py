@@ -18,7 +18,8 @@ from domains.language.types import SqlType
 from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.packets import Access
-from domains.plan.traits import COMPUTED, is_base, traits_of
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import is_base, traits_of
 from domains.store.storage import best_key
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.flow.explain import explain_query

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
-from domains.plan.traits import COMPUTED, ForJoin, is_base, is_reader, traits_of
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
 COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)

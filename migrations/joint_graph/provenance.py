@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from domains.plan.graph import Columns, Node, NodeIndex
-from domains.plan.traits import COMPUTED, LEFT, RIGHT, is_base, traits_of
+from domains.plan.sides import COMPUTED, LEFT, RIGHT
+from domains.plan.traits import is_base, traits_of
 
 NodeOf = Callable[[NodeIndex], Node]
 

@@ -249,9 +249,75 @@ class Parser(MySQLParser):
             raise Unsupported("JSON_VALUE with ON EMPTY or ON ERROR", hint="COALESCE(JSON_VALUE(…), value)")
         return value
 
+    def _parse_lateral(self) -> exp.Lateral | None:
+        """JSON_TABLE as well, which may read what stands before it in FROM. sqlglot's own reading of it knows few of
+        its columns' clauses."""
+        if self._curr.text.upper() != "JSON_TABLE" or self._next.token_type != TokenType.L_PAREN:
+            lateral: exp.Lateral | None = super()._parse_lateral()
+            return lateral
+        self._advance(2)
+        document = self._parse_assignment()
+        self._expect(self._match(TokenType.COMMA), ",")
+        path, columns = self._json_path(), self._json_columns()
+        self._match_r_paren()
+        table = exp.JSONTable(this=document, path=path, schema=columns)
+        return exp.Lateral(this=table, alias=self._parse_table_alias())
+
+    def _expect(self, found: object, what: str) -> None:
+        if not found:
+            self.raise_error(f"Expecting {what}")
+
+    def _json_path(self) -> exp.Expr | None:
+        path: exp.Expr | None = self._parse_string()
+        self._expect(path, "a path in quotes")
+        return path
+
+    def _json_columns(self) -> exp.JSONSchema:
+        self._expect(self._match_text_seq("COLUMNS"), "COLUMNS")
+        self._match_l_paren()
+        columns = self._parse_csv(self._json_column)
+        self._expect(columns, "a column")
+        self._match_r_paren()
+        return exp.JSONSchema(expressions=columns)
+
+    def _json_column(self) -> exp.JSONColumnDef | None:
+        if self._match_text_seq("NESTED"):
+            self._match_text_seq("PATH")
+            return exp.JSONColumnDef(path=self._json_path(), nested_schema=self._json_columns())
+        name = self._parse_id_var()
+        if name is None:
+            return None
+        if self._match_text_seq("FOR", "ORDINALITY"):
+            return exp.JSONColumnDef(this=name, ordinality=True)
+        type = self._parse_types(check_func=False, schema=False, allow_identifiers=False)
+        self._expect(type, "a type")
+        exists = self._match_text_seq("EXISTS")
+        self._expect(self._match_text_seq("PATH"), "PATH")
+        column = exp.JSONColumnDef(this=name, kind=type, path=self._json_path())
+        if exists:
+            column.set("exists", True)
+        else:
+            column.set("on_condition", self._json_conditions())
+        return column
+
+    def _json_conditions(self) -> exp.OnCondition | None:
+        """``NULL | ERROR | DEFAULT value``, ``ON EMPTY`` and ``ON ERROR``, each once."""
+        found: dict[str, exp.Expr | None] = {}
+        while self._curr.text.upper() in ("NULL", "ERROR", "DEFAULT"):
+            word = self._curr.text.upper()
+            self._advance()
+            value = {"NULL": exp.null, "ERROR": lambda: exp.var("ERROR"), "DEFAULT": self._parse_unary}[word]()
+            self._expect(value, "a value")
+            self._expect(self._match_text_seq("ON"), "ON")
+            on = self._curr.text.lower()
+            if on not in ("empty", "error") or on in found:
+                self.raise_error("Expecting EMPTY or ERROR")
+            self._advance()
+            found[on] = value
+        return exp.OnCondition(**found) if found else None
+
     def _json_table(self) -> NoReturn:
-        """Before its columns are read: sqlglot knows few of their clauses, and stumbles over the others."""
-        raise Unsupported("JSON_TABLE", hint="keep what queries join in a table of its own; MEMBER OF finds an element")
+        raise Unsupported("JSON_TABLE outside of FROM", hint="(SELECT … FROM JSON_TABLE(…) AS t)")
 
     def _named_placeholder(self) -> exp.Expr | None:
         if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):

@@ -292,7 +292,41 @@ def _subquery(node: exp.Expr) -> str:
 
 def _lateral(node: exp.Expr) -> str:
     alias = node.args.get("alias")
-    return f"LATERAL {_text(node.this)}" + ("" if alias is None else f" AS {_text(alias)}")
+    word = "" if isinstance(node.this, exp.JSONTable) else "LATERAL "
+    return f"{word}{_text(node.this)}" + ("" if alias is None else f" AS {_text(alias)}")
+
+
+def _json_table(node: exp.Expr) -> str:
+    return f"JSON_TABLE({_text(node.this)}, {_text(node.args['path'])} {_text(node.args['schema'])})"
+
+
+def _json_column(node: exp.Expr) -> str:
+    arguments = node.args
+    if arguments.get("nested_schema") is not None:
+        return f"NESTED PATH {_text(arguments['path'])} {_text(arguments['nested_schema'])}"
+    if arguments.get("ordinality"):
+        return f"{_text(node.this)} FOR ORDINALITY"
+    word, conditions = "EXISTS PATH" if arguments.get("exists") else "PATH", arguments.get("on_condition")
+    tail = "" if conditions is None else _text(conditions)
+    return f"{_text(node.this)} {_declared_type(arguments['kind'])} {word} {_text(arguments['path'])}{tail}"
+
+
+def _declared_type(node: exp.Expr) -> str:
+    """A type as a column has it, where ``CAST`` has few."""
+    name = node.this.name if isinstance(node.this, exp.DType) else str(node.this)
+    sizes = f"({_list(node.expressions)})" if node.expressions else ""
+    is_unsigned = name[:1] == "U" and name != "UUID"
+    return f"{name[1:]}{sizes} UNSIGNED" if is_unsigned else name + sizes
+
+
+def _json_conditions(node: exp.Expr) -> str:
+    """Of each what it is then: NULL, an error, or a value."""
+    found = [(word, node.args.get(word.lower())) for word in ("EMPTY", "ERROR")]
+    return "".join(
+        f" {'' if isinstance(value, (exp.Null, exp.Var)) else 'DEFAULT '}{_text(value)} ON {word}"
+        for word, value in found
+        if value is not None
+    )
 
 
 def _with(node: exp.Expr) -> str:
@@ -413,6 +447,10 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.Select: _select,
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _union),
     exp.Lateral: _lateral,
+    exp.JSONTable: _json_table,
+    exp.JSONSchema: lambda node: f"COLUMNS ({_list(node.expressions)})",
+    exp.JSONColumnDef: _json_column,
+    exp.OnCondition: _json_conditions,
     exp.Subquery: _subquery,
     exp.Join: _join,
     exp.Table: _table,

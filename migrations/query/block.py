@@ -13,7 +13,8 @@ from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting, row_of_nothing
-from migrations.query.source import late_drawn, late_moment, late_placeholder, rows_of
+from migrations.query.source import rows_of
+from migrations.query.sources.asked import late_drawn, late_moment, late_placeholder
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 

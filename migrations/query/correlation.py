@@ -34,7 +34,7 @@ from domains.errors import Unsupported
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import keys
-from domains.language.types import Kind, Value
+from domains.language.types import TEXT, Kind, Value
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.terms import equality, null_rejected, positions
 from migrations.query.plan import distinct, extended
@@ -109,7 +109,7 @@ class Correlations:
         found = [c for c in stage.conditions if outer_columns(c)]
         links = [_link(c) for c in found]
         rest = [c for c, link in zip(found, links, strict=True) if link is None]
-        marks = marks and all(levels(c) == {self._around.level} for c in rest)
+        marks = marks and not self._local and all(levels(c) == {self._around.level} for c in rest)
         needed = {each: None for e in further for each in outer_columns(e)}
         if (not rest or marks) and not needed:
             stage.conditions = own
@@ -197,7 +197,9 @@ def _domain(around: Around, columns: Sequence[Call], strict: frozenset[Call]) ->
 
 
 def _sides(value: Expression) -> list[Expression]:
-    """What is equal where two values are, two NULLs as well."""
+    """What is equal where two values are, two NULLs as well. Of documents their texts: 1 and 1.0 are not one."""
+    if value.type.kind is Kind.JSON:
+        value = call("cast", value, type=TEXT)
     if value.type.kind not in _SOME:
         raise Unsupported(f"a correlated subquery that reads a column of the type {value.type} by more than =")
     return [call("is_null", value), call("coalesce", value, Constant(_SOME[value.type.kind], value.type))]

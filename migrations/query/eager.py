@@ -40,8 +40,9 @@ from domains.plan.graph import AggregateCall, AggregateFunction
 from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.aggregates import Summary
 from migrations.query.expressions.terms import positions
-from migrations.query.joins import Arranged, Inner, Leaf, Source, arrange, columns_of, link_of, meet
+from migrations.query.joins import Arranged, arrange, link_of, meet
 from migrations.query.plan import RelationalPlan, aggregated, projected
+from migrations.query.sources.tree import Inner, Leaf, Source, columns_of
 
 _HINT = re.compile(r"\bEAGER_AGGREGATION\b", re.IGNORECASE)
 _NAME = "EAGER_AGGREGATION"

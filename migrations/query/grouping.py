@@ -33,10 +33,11 @@ from migrations.query.expressions.moments import NOW, own_nodes
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.terms import equality, substituted
-from migrations.query.joins import Arranged, Leaf
+from migrations.query.joins import Arranged
 from migrations.query.plan import RelationalPlan, aggregated, projected, united
 from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation, several_rows
-from migrations.query.source import late_placeholder
+from migrations.query.sources.asked import late_placeholder
+from migrations.query.sources.tree import Leaf
 from migrations.query.stage import SelectStage, Wide, refuse_matches, stage_of
 
 

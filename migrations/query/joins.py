@@ -21,8 +21,9 @@ from domains.language.functions import call
 from domains.language.functions.comparands import keys
 from domains.plan.estimates import Statistics
 from domains.plan.graph import JoinKind
-from domains.plan.traits import RIGHT, traits_of
-from migrations.query.expressions.terms import conjunction, equality, moved, null_rejected, positions
+from domains.plan.sides import RIGHT
+from domains.plan.traits import traits_of
+from migrations.query.expressions.terms import conjunction, equality, moved, positions
 from migrations.query.plan import (
     RelationalPlan,
     crossed,
@@ -34,82 +35,20 @@ from migrations.query.plan import (
     projected,
     stored_columns,
     united,
+    unnested,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One source, whose first column is the wide row's ``offset``-th."""
-
-    plan: RelationalPlan
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inner:
-    """Inner, cross and comma joins of any number of sources."""
-
-    children: tuple[Source, ...]
-    conditions: tuple[Expression, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    left: Source
-    right: Source
-    conditions: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Each row of ``left`` once; the wide row's ``at``-th column says whether it has a match in ``right``, whose own
-    columns are only there for the conditions."""
-
-    left: Source
-    right: Leaf
-    conditions: tuple[Expression, ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Full:
-    """FULL OUTER JOIN: ``left ⟕ right ∪ (NULLs, right ▷ left)``."""
-
-    left: Source
-    right: Source
-    conditions: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LateLeft:
-    """An outer join by a condition with a parameter, which is decided when the answer is read::
-
-        π left, NULLs (left)  ∪  left ⋈ right
-
-    ``conditions`` are those without a parameter. The wide row's ``at``-th column is 1 in the second part, NULL in the
-    first.
-    """
-
-    left: Source
-    right: Source
-    conditions: tuple[Expression, ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """The rows of ``left`` with further columns, which begin at the wide row's ``at``-th."""
-
-    left: Source
-    expressions: tuple[Expression, ...]
-    at: int
-
-    @property
-    def columns(self) -> tuple[int, ...]:
-        return tuple(range(self.at, self.at + len(self.expressions)))
-
-
-Source = Leaf | Inner | Left | Mark | Full | LateLeft | Computed
+from migrations.query.sources.tree import (
+    Computed,
+    Full,
+    Inner,
+    LateLeft,
+    Leaf,
+    Left,
+    Mark,
+    Source,
+    Unnested,
+    columns_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,128 +68,6 @@ class Arranged:
     def put(self, expression: Expression) -> Expression:
         """An expression over the wide row, over this plan's row."""
         return moved(expression, self.place)
-
-
-def columns_of(source: Source) -> frozenset[int]:
-    """The columns of the wide row that come from a source."""
-    match source:
-        case Leaf(plan, offset):
-            return frozenset(range(offset, offset + plan.width))
-        case Inner(children):
-            return frozenset[int]().union(*(columns_of(child) for child in children))
-        case Left(left, right) | Full(left, right) | LateLeft(left, right):
-            return columns_of(left) | columns_of(right)
-        case Mark(left, at=at):
-            return columns_of(left) | {at}
-        case Computed(left):
-            return columns_of(left).union(source.columns)
-
-
-def leaves_of(source: Source) -> list[Leaf]:
-    """The sources whose rows make up a row; not those that only mark it."""
-    match source:
-        case Inner(children):
-            return [leaf for child in children for leaf in leaves_of(child)]
-        case Left(left, right) | Full(left, right) | LateLeft(left, right):
-            return [*leaves_of(left), *leaves_of(right)]
-        case Mark(left) | Computed(left):
-            return leaves_of(left)
-        case Leaf():
-            return [source]
-
-
-def grafted(source: Source, old: Source, new: Source) -> Source:
-    """What was joined to the right of ``old``, to the right of ``new`` instead."""
-    if source is old:
-        return new
-    match source:
-        case Inner(children, conditions):
-            return Inner((grafted(children[0], old, new), *children[1:]), conditions)
-        case Left(left) | Mark(left) | LateLeft(left):
-            return replace(source, left=grafted(left, old, new))
-        case Full() | Computed() | Leaf():
-            return source
-
-
-def reads_beside(source: Source, old: Source) -> frozenset[int]:
-    """The columns that the conditions read by which further sources were joined to the right of ``old``."""
-    if source is old:
-        return frozenset()
-    match source:
-        case Inner(children, conditions):
-            left = children[0]
-        case Left(left, _, conditions) | Mark(left, _, conditions) | LateLeft(left, _, conditions):
-            pass
-        case Full() | Computed() | Leaf():
-            return frozenset()
-    return reads_beside(left, old).union(*map(positions, conditions))
-
-
-def links_of(source: Source) -> list[Expression]:
-    """Conditions of outer joins: each right row is there for a left row that meets them, or is missing."""
-    match source:
-        case Inner(children):
-            return [link for child in children for link in links_of(child)]
-        case Left(left, right, conditions):
-            return [*conditions, *links_of(left), *links_of(right)]
-        case Mark(left) | Computed(left):
-            return links_of(left)
-        case Full(left, right) | LateLeft(left, right):
-            return [*links_of(left), *links_of(right)]
-        case Leaf():
-            return []
-
-
-def nullable_columns(source: Source) -> frozenset[int]:
-    """The columns that an outer join may make NULL."""
-    match source:
-        case Leaf():
-            return frozenset()
-        case Inner(children):
-            return frozenset[int]().union(*(nullable_columns(child) for child in children))
-        case Left(left, right) | LateLeft(left, right):
-            return nullable_columns(left) | columns_of(right)
-        case Mark(left) | Computed(left):
-            return nullable_columns(left)
-        case Full():
-            return columns_of(source)
-
-
-def simplified(source: Source, rejected: frozenset[int]) -> Source:
-    """The same joins without outer ones whose unmatched rows a condition throws away anyway.
-
-    ``rejected`` are columns that are not NULL in any row that survives.
-    """
-    match source:
-        case Leaf():
-            return source
-        case Inner(children, conditions):
-            rejected |= frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
-            flat: list[Source] = []
-            collected = list(conditions)
-            for child in children:
-                simple = simplified(child, rejected)
-                if isinstance(simple, Inner):
-                    flat.extend(simple.children)
-                    collected.extend(simple.conditions)
-                else:
-                    flat.append(simple)
-            return Inner(tuple(flat), tuple(collected))
-        case Left(left, right, conditions):
-            if rejected & columns_of(right):
-                return simplified(Inner((left, right), conditions), rejected)
-            inside = frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
-            return Left(simplified(left, rejected), simplified(right, rejected | inside), conditions)
-        case Mark(left) | Computed(left):
-            return replace(source, left=simplified(left, rejected))
-        case LateLeft(left, right, conditions, at):
-            return LateLeft(simplified(left, rejected), simplified(right, frozenset()), conditions, at)
-        case Full(left, right, conditions):
-            if rejected & columns_of(left):
-                return simplified(Left(left, right, conditions), rejected)
-            if rejected & columns_of(right):
-                return simplified(Left(right, left, conditions), rejected)
-            return Full(simplified(left, frozenset()), simplified(right, frozenset()), conditions)
 
 
 def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: Statistics | None = None) -> Arranged:
@@ -274,6 +91,8 @@ def arrange(source: Source, conditions: Sequence[Expression] = (), statistics: S
             titles = [*(column.name for column in below.plan.columns), *("computed" for _ in expressions)]
             met = Arranged(projected(below.plan, made, titles), (*below.layout, *source.columns))
             return Arranged(filtered(met.plan, list(map(met.put, above))), met.layout)
+        case Unnested():
+            return _unnested(source, conditions, statistics)
 
 
 def _inner(children: Sequence[Source], conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
@@ -449,6 +268,17 @@ def _optional(source: Left | Mark, conditions: Sequence[Expression], statistics:
         plan = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, rest)
         met = Arranged(plan, both.layout)
     return Arranged(filtered(plan, [met.put(condition) for condition in above]), met.layout)
+
+
+def _unnested(source: Unnested, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:
+    """Conditions on the left side's columns hold before its rows are multiplied."""
+    above = [condition for condition in conditions if not positions(condition).isdisjoint(source.columns)]
+    left = arrange(source.left, [condition for condition in conditions if condition not in above], statistics)
+    layout = (*left.layout, *source.columns)
+    residual = moved(conjunction(source.conditions), layout.index) if source.conditions else None
+    plan = unnested(left.plan, left.put(source.document), source.table, source.titles, source.outer, residual)
+    met = Arranged(plan, layout)
+    return Arranged(filtered(plan, list(map(met.put, above))), layout)
 
 
 def _full(source: Full, conditions: Sequence[Expression], statistics: Statistics | None) -> Arranged:

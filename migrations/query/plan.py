@@ -6,12 +6,13 @@ come from and are merged, projections are merged and vanish where they change no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from domains.language.collating.coercibility import is_congruent
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions.json.table import JsonLevel
 from domains.language.rewriting import is_never
 from domains.language.types import BOOL, Column, TableSchema
 from domains.plan.estimates import Estimated, Statistics
@@ -28,16 +29,17 @@ from domains.plan.graph import (
     JoinKind,
     NodeIndex,
     Operator,
-    OrderTerm,
     Over,
     Project,
     Reader,
     TopK,
     Union,
+    Unnest,
     WindowCall,
     WindowFunction,
 )
-from domains.plan.traits import COMPUTED, ForJoin, is_base, traits_of
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import is_base, traits_of
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.expressions.terms import conjunction, equality, moved, over, positions
 
@@ -119,6 +121,9 @@ def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
             return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(group) else None
         case Over(partition=partition):
             return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(partition) else None
+        case Unnest():
+            ours = all(position < plan.parents[0].width for position in reads)
+            return _over(plan, filtered(plan.parents[0], [predicate])) if ours else None
         case Base() | Ingress() | Egress() | Reader():
             return None
         case _:
@@ -269,6 +274,19 @@ def joined(
     return RelationalPlan(operator, (left, right), left.columns + added)
 
 
+def unnested(
+    plan: RelationalPlan,
+    document: Expression,
+    table: JsonLevel,
+    titles: Sequence[str],
+    outer: bool,
+    residual: Expression | None,
+) -> RelationalPlan:
+    """μ: the residual is over the row followed by one of the table."""
+    added = tuple(Column(title, type) for title, type in zip(titles, table.types, strict=True))
+    return RelationalPlan(Unnest(document, table, outer, residual), (plan,), plan.columns + added)
+
+
 MOST_WRITTEN_OUT = 16
 """Constant rows that are written beside another plan's rows, each by a projection of its own."""
 
@@ -293,7 +311,7 @@ def constant_rows(plan: RelationalPlan) -> list[tuple[Constant, ...]] | None:
             if not all(isinstance(e, Constant) for e in expressions) or not is_row_of_nothing(plan.parents[0]):
                 return None
             return [tuple(e for e in expressions if isinstance(e, Constant))]
-        case Filter() | Join() | Aggregate() | TopK() | Over() | Base() | Ingress() | Egress() | Reader():
+        case Filter() | Unnest() | Join() | Aggregate() | TopK() | Over() | Base() | Ingress() | Egress() | Reader():
             return None
         case operator:
             assert_never(operator)
@@ -369,127 +387,3 @@ def stored_columns(plan: RelationalPlan, columns: Columns) -> tuple[str, Columns
         plan = plan.parents[0]
     operator = plan.operator
     return (operator.table, tuple(operator.columns[at] for at in columns)) if is_base(operator) else None
-
-
-# Columns that nobody reads are dropped where rows are kept: below a join, above a join.
-#
-# A join keeps its inputs as state. An input that is a base table costs nothing (its rows are on disk), but one that
-# is itself a join would be kept with all columns of both its sides. So it is narrowed to what is read further down,
-# by a projection, and it is the projection's rows that are kept::
-#
-#     before:  (stories ⋈ comments) ⋈ votes on 2 of 31 columns      after:  π 5 columns (stories ⋈ comments) ⋈ votes
-
-Places = dict[int, int]
-"""A column's old position → its new one; those that nobody reads are not in it."""
-
-
-def pruned(plan: RelationalPlan) -> RelationalPlan:
-    """The same columns, out of narrower inputs."""
-    narrow, places = _narrowed(plan, frozenset(range(plan.width)))
-    assert all(old == new for old, new in places.items()), "a plan's own columns stay where they are"
-    return replace(narrow, columns=plan.columns)
-
-
-def _narrowed(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
-    """The plan with at least the columns that are read, and where they are. COUNT(*) reads none; a row has one at
-    least all the same."""
-    read = read or frozenset((0,))
-    operator = plan.operator
-    match operator:
-        case Filter(predicate=predicate):
-            below, places = _narrowed(plan.parents[0], read | positions(predicate))
-            return RelationalPlan(Filter(moved(predicate, places.__getitem__)), (below,), below.columns), places
-        case Project(expressions=expressions):
-            used = frozenset(position for e in expressions for position in positions(e))
-            below, places = _narrowed(plan.parents[0], used)
-            computed = tuple(moved(e, places.__getitem__) for e in expressions)
-            return RelationalPlan(Project(computed), (below,), plan.columns), _unmoved(plan)
-        case Join():
-            return _narrowed_join(plan, operator, read)
-        case Aggregate():
-            return _narrowed_aggregate(plan, operator), _unmoved(plan)
-        case Over():
-            return _narrowed_over(plan, operator, read)
-        case Base() | Union() | TopK() | Ingress() | Egress() | Reader():  # They read every column.
-            parents = tuple(pruned(parent) for parent in plan.parents)
-            return RelationalPlan(operator, parents, plan.columns), _unmoved(plan)
-        case _:
-            assert_never(operator)
-
-
-def _unmoved(plan: RelationalPlan) -> Places:
-    return {position: position for position in range(plan.width)}
-
-
-def _narrowed_join(plan: RelationalPlan, join: Join, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
-    left, right = plan.parents
-    width, is_mark = left.width, join.kind is JoinKind.MARK
-    if is_mark:
-        read = frozenset(c for c in read if c < width)
-    read |= positions(join.residual) if join.residual is not None else frozenset()
-    left, on_left = _side(left, frozenset(c for c in read if c < width) | set(join.left_on))
-    right, on_right = _side(right, frozenset(c - width for c in read if c >= width) | set(join.right_on))
-    places = {**on_left, **{width + old: left.width + new for old, new in on_right.items()}}
-    operator = replace(
-        join,
-        left_on=tuple(on_left[c] for c in join.left_on),
-        right_on=tuple(on_right[c] for c in join.right_on),
-        residual=None if join.residual is None else moved(join.residual, places.__getitem__),
-    )
-    if is_mark:
-        return RelationalPlan(operator, (left, right), left.columns + plan.columns[-1:]), {**on_left, width: left.width}
-    return RelationalPlan(operator, (left, right), left.columns + right.columns), places
-
-
-def _side(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
-    """An input of a join: where it rests on a join, only what is read of it."""
-    read = read or frozenset((0,))
-    narrow, places = _narrowed(plan, read)
-    if len(read) == narrow.width or not _rests_on_join(narrow):
-        return narrow, places
-    kept = sorted(read)
-    fields = [narrow.field(places[c]) for c in kept]
-    names = [narrow.columns[places[c]].name for c in kept]
-    return projected(narrow, fields, names), {c: place for place, c in enumerate(kept)}
-
-
-def _rests_on_join(plan: RelationalPlan) -> bool:
-    for_join = traits_of(plan.operator).for_join
-    if for_join in (ForJoin.PASSES, ForJoin.NARROWS):
-        return any(_rests_on_join(parent) for parent in plan.parents)
-    return for_join is ForJoin.KEEPS
-
-
-def _narrowed_aggregate(plan: RelationalPlan, aggregate: Aggregate) -> RelationalPlan:
-    used: set[int] = set(aggregate.group)
-    for call in aggregate.calls:
-        used.update(_columns(call.argument, call.order))
-    below, places = _narrowed(plan.parents[0], frozenset(used))
-    calls = tuple(
-        replace(
-            call,
-            argument=None if call.argument is None else places[call.argument],
-            order=tuple(replace(term, column=places[term.column]) for term in call.order),
-        )
-        for call in aggregate.calls
-    )
-    operator = replace(aggregate, group=tuple(places[c] for c in aggregate.group), calls=calls)
-    return RelationalPlan(operator, (below,), plan.columns)
-
-
-def _narrowed_over(plan: RelationalPlan, over: Over, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
-    """The windows without the functions that nobody reads, over all columns of the parent, by which ties are broken."""
-    width = plan.parents[0].width
-    used = [at for at in range(len(over.calls)) if width + at in read]
-    if not used:
-        return _narrowed(plan.parents[0], read)
-    places = {at: at for at in range(width)} | {width + at: width + new for new, at in enumerate(used)}
-    operator = replace(over, calls=tuple(over.calls[at] for at in used))
-    columns = (*plan.columns[:width], *(plan.columns[width + at] for at in used))
-    return RelationalPlan(operator, (pruned(plan.parents[0]),), columns), places
-
-
-def _columns(argument: int | None, order: Iterable[OrderTerm]) -> Iterable[int]:
-    if argument is not None:
-        yield argument
-    yield from (term.column for term in order)

@@ -254,9 +254,11 @@ def row_of_nothing(context: QueryContext) -> Relation:
     """The one row of a SELECT without FROM: ``γ_{(); COUNT(*)} σ_FALSE(t)``, which is there whatever t has.
 
     So constants need no source of their own, and stand in one shard as any aggregate without GROUP BY does. Nothing is
-    ever read of t, which is the first base table that the text names.
+    ever read of t, which is the first base table that the text names; of what is evaluated once, any.
     """
     schema = None if context.text is None else _first_table(context.text, context.catalog)
+    if schema is None and (context.drawn or context.statistics is not None):
+        schema = next(iter(context.catalog.tables.values()), None)
     if schema is None:
         raise Unsupported("SELECT without FROM in a query that names no table", hint="write its constants into it")
     count = AggregateCall(AggregateFunction.COUNT_ROWS, None, BIGINT)

@@ -26,7 +26,7 @@ from migrations.query.expressions.scope import Outer, Scope
 from migrations.query.expressions.terms import conditions_of, value_of
 from migrations.query.finish import summarised
 from migrations.query.grouping import determined, group_rows
-from migrations.query.joins import Arranged, columns_of, leaves_of, links_of
+from migrations.query.joins import Arranged
 from migrations.query.plan import extended
 from migrations.query.relation import (
     SEVERAL,
@@ -45,7 +45,9 @@ from migrations.query.relation import (
     sorting_direction,
 )
 from migrations.query.setops import ConstantRows, combined, in_order
-from migrations.query.source import FromClause, read_parameters
+from migrations.query.source import FromClause
+from migrations.query.sources.asked import read_parameters
+from migrations.query.sources.tree import links_of, sources_of
 from migrations.query.stage import SelectStage
 from migrations.query.windows.columns import add_windows
 from migrations.query.windows.meaning import windows_in
@@ -286,7 +288,7 @@ def _uniques(stage: SelectStage, arranged: Arranged) -> tuple[frozenset[int], ..
     """Sets of columns with the values of which there is one row at most: what is carried, or a key of one source."""
     assert stage.source is not None
     carried = frozenset(c.expression.position for c in stage.carried if isinstance(c.expression, Field))
-    rows, links = list(map(columns_of, leaves_of(stage.source))), links_of(stage.source)
+    rows, links = sources_of(stage.source), links_of(stage.source)
 
     def is_unique(key: frozenset[int]) -> bool:
         """Whether it decides a key of each source: a bag has rows that no column tells apart."""

@@ -9,26 +9,33 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import fold
-from domains.language.types import Kind, SqlType, TableSchema
-from domains.plan.graph import ParameterKind
+from domains.language.types import TableSchema
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.correlation import Correlations, outer_columns
-from migrations.query.expressions.late import late_parameter, parameter_call, takes_list
-from migrations.query.expressions.moments import NOW, NOW_NAME, is_sought, moment_of
+from migrations.query.expressions.documents import as_document
 from migrations.query.expressions.parameters import (
-    Comparison,
     has_query,
     is_parameterised,
-    leading_bound,
-    read_comparisons,
 )
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, conjunction, positions
-from migrations.query.joins import Arranged, Full, Inner, Leaf, Left, Source, arrange, columns_of, grafted, reads_beside
+from migrations.query.joins import Arranged, arrange
 from migrations.query.plan import RelationalPlan, projected
-from migrations.query.relation import Around, QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
+from migrations.query.relation import (
+    Around,
+    QueryContext,
+    Relation,
+    bounded,
+    marked,
+    of_table,
+    plain,
+    renamed,
+    row_of_nothing,
+)
+from migrations.query.sources.asked import late_moment, late_placeholder, read_parameters
+from migrations.query.sources.json_tables import level_of, titles_of
 from migrations.query.sources.names import (
     NamedSource,
     alias_columns,
@@ -36,11 +43,13 @@ from migrations.query.sources.names import (
     beside_each_other,
     field_of,
     is_comma,
+    json_alias,
     merged_names,
     refuse_same_alias,
     write_out,
 )
-from migrations.query.stage import SelectStage, Wide, wide
+from migrations.query.sources.tree import Full, Inner, Leaf, Left, Source, Unnested, columns_of, grafted, reads_beside
+from migrations.query.stage import SelectStage, wide
 from migrations.query.subqueries import Subqueries, linked, or_of_nothing
 
 Translate = Callable[[exp.Expr], Expression]
@@ -96,6 +105,9 @@ class FromClause:
                 raise SqlError("every derived table must have an alias of its own")
             relation = self._plan(_without_alias(node), self._context.inside(self._context.outer))
             return self._with_own_joins(node, self._leaf(relation, node.alias, alias_columns(node)))
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.JSONTable):
+            source, right = self._json_table(None, node, "")
+            return NamedSource(source, right.bounds)
         if isinstance(node, exp.Lateral):  # Nothing stands before it.
             relation = self._plan(_without_alias(node.this), self._context.inside(self._context.outer))
             return self._leaf(relation, alias_of(node), alias_columns(node))
@@ -211,6 +223,8 @@ class FromClause:
             raise Unsupported(f"{side} JOIN of LATERAL", hint="its rows are made of those to its left: LEFT JOIN")
         if any(has_query(part) for part in conjuncts(join.args.get("on") or exp.true())):
             raise Unsupported("a subquery in the ON of LATERAL", hint="put it into the WHERE of the LATERAL")
+        if isinstance(node.this, exp.JSONTable):
+            return self._beside_json_table(left, node, join, side)
         outer, alias = None if self._context.outer is None else self._context.outer.resolve, alias_of(node)
         around = self._around(Scope(left.bounds, outer), lambda field, _: field, (left.source,))
         relation = self._plan(_without_alias(node.this), self._context.inside(around))
@@ -243,6 +257,42 @@ class FromClause:
             right = replace(right, bounds=tuple(replace(b, field=f) for b, f in zip(right.bounds, fields, strict=True)))
             more = []
         return NamedSource(Inner((source,), tuple(more)) if more else source, merged_names(left, right, shared, side))
+
+    def _beside_json_table(self, left: NamedSource, node: exp.Lateral, join: exp.Join, side: str) -> NamedSource:
+        source, right = self._json_table(left, node, side)
+        refuse_same_alias(left, right)
+        shared = self._shared_names(left, right, join)
+        conditions: list[Expression] = [call("eq", field_of(left, n), field_of(right, n)) for n in shared]
+        outer = None if self._context.outer is None else self._context.outer.resolve
+        on, asked = self._on(join, Scope((*left.bounds, *right.bounds), outer), side)
+        if asked:
+            raise Unsupported("a parameter in the ON of LEFT JOIN JSON_TABLE", hint="put it into WHERE")
+        more = (*conditions, *on)
+        made = replace(source, conditions=more) if side else Inner((source,), more) if more else source
+        return NamedSource(made, merged_names(left, right, shared, side))
+
+    def _json_table(self, left: NamedSource | None, node: exp.Lateral, side: str) -> tuple[Unnested, NamedSource]:
+        """The rows of a document for each row to its left; and its own columns. A document that the query around has
+        is a column of a domain of it (``correlation.py``)."""
+        table, stage, alias = node.this, self._stage, json_alias(node)
+        outer = None if self._context.outer is None else self._context.outer.resolve
+        scope = Scope(() if left is None else left.bounds, outer)
+        document = as_document(fold(scalar(table.this, scope, Setting(place="JSON_TABLE")), self._context.constants))
+        parts = [] if left is None else [left.source]
+        if outer_columns(document):
+            document = self._correlations.put(document, stage)
+            parts += [] if stage.source is None else [stage.source]
+            stage.source = None  # Until the whole of FROM is read.
+        if not parts:
+            parts.append(stage.leaf(row_of_nothing(self._context)))
+        level, titles = level_of(table), titles_of(table)
+        source = parts[0] if len(parts) == 1 else Inner(tuple(parts))
+        if not positions(document) <= columns_of(source):
+            raise Unsupported("JSON_TABLE of a column of the query around again", hint="write them with commas")
+        made = Unnested(source, document, level, titles, stage.width, bool(side))
+        stage.width += len(titles)
+        fields = [Field(made.at + number, type) for number, type in enumerate(level.types)]
+        return made, NamedSource(made, tuple(Bound(alias, t, f) for t, f in zip(titles, fields, strict=True)))
 
     def _shared_names(self, left: NamedSource, right: NamedSource, join: exp.Join) -> list[str]:
         using = join.args.get("using")
@@ -390,79 +440,6 @@ def _columns_at(arranged: Arranged, places: Sequence[int]) -> RelationalPlan:
     at = [arranged.place(place) for place in places]
     fields = [arranged.plan.field(place) for place in at]
     return projected(arranged.plan, fields, [arranged.plan.columns[place].name for place in at])
-
-
-def read_parameters(
-    part: exp.Expr, translate: Translate, stage: SelectStage, *, is_condition: bool = False
-) -> list[Expression]:
-    """Take a condition with ``?`` into the stage; what is left of it are plain conditions.
-
-    What compares columns is carried, to be a key; what else it may be is applied when the answer is read.
-    """
-    taken = read_comparisons(part)
-    comparisons, rest = taken or ([], [])
-    operands = [translate(comparison.operand) for comparison in comparisons]
-    if taken is None or not all(map(_is_key, comparisons, operands)):
-        late = translate(part)
-        stage.late.append(late)
-        if not is_condition:
-            stage.missing |= positions(late)
-        bound = leading_bound(part)
-        comparisons, rest = [] if bound is None else [bound], []
-        operands = [translate(comparison.operand) for comparison in comparisons]
-        if not all(map(_is_key, comparisons, operands)):
-            return []
-    for comparison, operand in zip(comparisons, operands, strict=True):
-        name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
-        stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))
-    return [translate(condition) for condition in rest]
-
-
-def _is_key(comparison: Comparison, operand: Expression) -> bool:
-    """Whether rows may be looked up by what is compared. JSON is no key: 1 and 1.0 are equal documents."""
-    if not positions(operand) or operand.type.kind is Kind.JSON:
-        return False
-    moment = None if isinstance(comparison.placeholder, exp.Placeholder) else moment_of(comparison.placeholder)
-    return moment is None or is_sought(moment, [operand.type])
-
-
-def late_moment(stage: SelectStage) -> Callable[[], Expression]:
-    """NOW() in an expression of this stage, which knows of it as of a parameter from then on."""
-
-    def placed() -> Expression:
-        slot = Slot(NOW_NAME, ParameterKind.EQUAL, NOW.type, (), moment=NOW)
-        if slot not in stage.slots:
-            stage.slots.append(slot)
-        return NOW
-
-    return placed
-
-
-def late_drawn(stage: SelectStage) -> Callable[[str, SqlType], Expression]:
-    """RAND() and UUID() in an expression of this stage."""
-
-    def placed(name: str, type: SqlType) -> Expression:
-        call = parameter_call(f"@{name}", type, exact=False)
-        slot = Slot(name, ParameterKind.EQUAL, type, (), moment=call)
-        if slot not in stage.slots:
-            stage.slots.append(slot)
-        return call
-
-    return placed
-
-
-def late_placeholder(stage: SelectStage, translate: Translate) -> Callable[[exp.Placeholder], Expression]:
-    """What a ``?`` in an expression of this stage becomes; the stage knows of the parameter from then on."""
-
-    def placed(node: exp.Placeholder) -> Expression:
-        call, name = late_parameter(node, translate)
-        kind = ParameterKind.IN if takes_list(node) else ParameterKind.EQUAL
-        slot = Slot(name, kind, call.type, ((position(node),),), bool(node.this))
-        if slot not in stage.slots:
-            stage.slots.append(slot)
-        return call
-
-    return placed
 
 
 def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation:

@@ -18,8 +18,10 @@ from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.late import parameter_call
 from migrations.query.expressions.terms import is_satisfied, moved, null_rejected, positions
-from migrations.query.joins import (
-    Arranged,
+from migrations.query.joins import Arranged, arrange
+from migrations.query.plan import RelationalPlan
+from migrations.query.relation import Relation, Slot
+from migrations.query.sources.tree import (
     Computed,
     Full,
     Inner,
@@ -28,13 +30,11 @@ from migrations.query.joins import (
     Left,
     Mark,
     Source,
-    arrange,
+    Unnested,
     columns_of,
     nullable_columns,
     simplified,
 )
-from migrations.query.plan import RelationalPlan
-from migrations.query.relation import Relation, Slot
 
 EmptyRow = dict[int, Value]
 """Columns of the wide row → their value where a counting source finds no row; columns that are left out are NULL."""
@@ -241,6 +241,8 @@ def asked_columns(source: Source) -> frozenset[int]:
             found = hidden = asked_columns(left) | asked_columns(right)
         case Computed(left, expressions):
             found, conditions = asked_columns(left), expressions
+        case Unnested(left, document):
+            found, conditions = asked_columns(left), (document, *source.conditions)
     if hidden or any(not positions(condition).isdisjoint(found) for condition in conditions):
         raise Unsupported(
             "a join with rows that a parameter may make missing, or by a column of theirs",

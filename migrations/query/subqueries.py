@@ -41,7 +41,6 @@ from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations, inward, levels, outer_columns
 from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.terms import moved
-from migrations.query.joins import Leaf
 from migrations.query.plan import aggregated, distinct, projected
 from migrations.query.relation import (
     SEVERAL,
@@ -58,6 +57,7 @@ from migrations.query.relation import (
     refuse_late_conditions,
     settled,
 )
+from migrations.query.sources.tree import Leaf
 from migrations.query.stage import SelectStage, Wide, late_condition, wide
 
 Plan = Callable[[exp.Expr, QueryContext], Relation]

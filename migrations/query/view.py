@@ -20,7 +20,8 @@ from migrations.query.expressions.moments import HiddenParameter
 from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish, named_apart
-from migrations.query.plan import distinct, emit, projected, pruned
+from migrations.query.plan import distinct, emit, projected
+from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
     LateCall,
     QueryContext,

@@ -46,7 +46,7 @@ class Nested:
 
     @property
     def is_beyond_duckdb(self) -> bool:
-        return "WITH ROLLUP" in self.whole
+        return "WITH ROLLUP" in self.whole or "JSON_TABLE" in self.whole
 
 
 Columns = list[str]
@@ -175,8 +175,14 @@ class Nester:
 
     def _from(self, depth: int, outer: Columns) -> tuple[str, Columns]:
         random = self.random
-        text, columns = self._source(depth)
+        text, columns = self._unnested(outer) if outer and random.random() < 0.15 else self._source(depth)
         for _ in range(random.choice((0, 0, 1, 1, 2)) if depth > 0 else 0):
+            if random.random() < 0.1:
+                table, more = self._unnested(columns)
+                kind = random.choice(("JOIN", "LEFT JOIN"))
+                on = f"{random.choice((*columns, more[0]))} {random.choice(COMPARISONS)} {random.choice(more)}"
+                text, columns = f"{text} {kind} {table} ON {random.choice(('1 = 1', on))}", [*columns, *more]
+                continue
             if random.random() < 0.25:
                 text, columns = self._lateral(depth, text, columns)
                 continue
@@ -188,6 +194,27 @@ class Nester:
             text += f" {kind} {other}" + ("" if kind == "CROSS JOIN" else f" ON {on}")
             columns = [*columns, *more]
         return text, columns
+
+    def _unnested(self, columns: Columns) -> tuple[str, Columns]:
+        """JSON_TABLE of a document that is made of columns, with a level in it or without."""
+        random, alias = self.random, self._alias()
+        x, y = (random.choice(columns) for _ in range(2))
+        documents = (
+            *(f"JSON_ARRAY({x}, {y})", f"JSON_ARRAY({x}, JSON_ARRAY({y}, 1, {x}), JSON_OBJECT('k', {y}))"),
+            *(f"IF({x} > 1, NULL, JSON_ARRAY({x}))", f"""CONCAT('[', COALESCE({x}, 7), ', {{"k": ', {y}, '}}]')"""),
+        )
+        shown = [
+            *("FOR ORDINALITY", "INT PATH '$'", "INT PATH '$.k' DEFAULT '5' ON EMPTY", "INT EXISTS PATH '$.k'"),
+            *("INT PATH '$[1]' DEFAULT '2' ON EMPTY DEFAULT '3' ON ERROR", "INT PATH '$[0]'"),
+        ]
+        chosen = random.sample(shown, random.randint(1, 3))
+        nested = random.sample(("FOR ORDINALITY", "INT PATH '$'"), random.choice((0, 0, 1, 2)))
+        texts = [f"c{at} {column}" for at, column in enumerate((*chosen, *nested))]
+        if nested:
+            texts[len(chosen) :] = [f"NESTED PATH '$[*]' COLUMNS ({', '.join(texts[len(chosen) :])})"]
+        document, path = random.choice(documents), random.choice(("$[*]", "$[*]", "$"))
+        names = [f"{alias}.c{at}" for at in range(len(chosen) + len(nested))]
+        return f"JSON_TABLE({document}, '{path}' COLUMNS ({', '.join(texts)})) {alias}", names
 
     def _lateral(self, depth: int, text: str, columns: Columns) -> tuple[str, Columns]:
         random, alias, width = self.random, self._alias(), self.random.randint(1, 2)

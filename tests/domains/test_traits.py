@@ -15,7 +15,8 @@ OPERATORS = {each.__name__ for each in get_args(Operator)}
 MAY_ASK = (
     "domains/plan/traits.py",
     "domains/engine/vertices.py",  # It makes the running operator of the one that is data.
-    "migrations/query/plan.py",  # It makes operators out of operators: filters merge, joins narrow.
+    "migrations/query/plan.py",  # It makes operators out of operators: filters merge.
+    "migrations/query/plans/pruning.py",  # Likewise: joins narrow.
 )
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from domains.engine.evaluation import EvaluationPlan
 from domains.plan.graph import Node, NodeIndex, Reader
-from domains.plan.traits import COMPUTED, RIGHT, is_base, traits_of
+from domains.plan.sides import COMPUTED, RIGHT
+from domains.plan.traits import is_base, traits_of
 from worker.adhoc.answer import Question
 from worker.reader_map import BoundLookup
 

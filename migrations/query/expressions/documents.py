@@ -86,6 +86,17 @@ def as_json(e: Expression) -> Expression:
     return call("cast", as_value(e), type=JSON)
 
 
+def as_document(e: Expression) -> Expression:
+    """The document of JSON_TABLE.
+
+    :raises SqlError: a constant that is none.
+    """
+    if e.type.kind is Kind.JSON:
+        return e
+    _check_document("JSON_TABLE", e)
+    return as_json(e)
+
+
 def sorting(e: Expression, descending: bool) -> Sorting:
     """A term of ORDER BY: documents are sorted as MySQL compares them, ENUM and SET by their members' places."""
     if e.type.kind is Kind.JSON:

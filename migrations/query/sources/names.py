@@ -11,7 +11,7 @@ from domains.language.expressions import Field
 from migrations.catalog import unknown
 from migrations.parse.reading import exp
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.query.joins import Inner, Source
+from migrations.query.sources.tree import Inner, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,14 @@ def beside_each_other(parts: Sequence[NamedSource]) -> NamedSource:
 def alias_of(node: exp.Lateral) -> str:
     if not node.alias:
         raise SqlError("every derived table must have an alias of its own")
+    return node.alias
+
+
+def json_alias(node: exp.Lateral) -> str:
+    if not node.alias:
+        raise SqlError("JSON_TABLE must have an alias", hint="JSON_TABLE(…) AS t")
+    if alias_columns(node):
+        raise SqlError("the names of JSON_TABLE's columns are in COLUMNS", hint="JSON_TABLE(…) AS t, without names")
     return node.alias
 
 
