@@ -66,7 +66,6 @@ from domains.language.json_rows import schema_from_json, schema_to_json
 from domains.language.types import Row, TableSchema
 from domains.plan.sharding import base_shard
 from domains.store.row_types import RowTypes
-from domains.store.storage import added_values
 
 # A JSON document carries a checksum of its content, so that a bit that turned on a disk is noticed. A document without
 # one is of an earlier version, or the bit was in the checksum's own name; nothing else of it is known to be wrong.
@@ -220,11 +219,6 @@ class ShardManifest:
             if last <= self.begin
             else "see headrace archive check",
         )
-
-
-def padding(old: TableSchema, new: TableSchema) -> Row:
-    """Values to append to a row that was archived under an older schema, so that it has the width of a later one."""
-    return added_values(old, new)
 
 
 def check_rows(types: RowTypes, shard: int, rows: Sequence[Row]) -> None:

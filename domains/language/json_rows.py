@@ -70,6 +70,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
                 "default": value_from_json(column["default"]),
                 "initial": value_from_json(column.get("initial")),
                 "generated": StoredExpression(**column["generated"]) if column.get("generated") else None,
+                "initial_of": StoredExpression(**column["initial_of"]) if column.get("initial_of") else None,
             }
         )
         for column in document["columns"]

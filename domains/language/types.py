@@ -178,6 +178,8 @@ class TableColumn:
     initial: Value = None
     """The value in rows that were stored before the column came, where ``has_initial``; else it is ``default``."""
     has_initial: bool = False
+    initial_of: StoredExpression | None = None
+    """Where that value is computed of each of these rows instead (``store/widening.py``)."""
     hidden: bool = False
     """It is generated for a key, as MySQL has it for functional and prefix keys: no statement sees it. Its name is that
     part of the key."""

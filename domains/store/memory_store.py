@@ -16,7 +16,8 @@ from domains.language.encoding import encode_key
 from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
-from domains.store.storage import added_values, best_key, declared_indexes
+from domains.store.storage import best_key, declared_indexes
+from domains.store.widening import Widening, widening
 
 _Weights = dict[Row, int]
 
@@ -41,6 +42,8 @@ class MemoryTable:
         if schema.primary_key:
             self._indexes[schema.primary_key] = {}
         self._building: set[Columns] = set()
+        self._early: dict[Columns, Callable[[Row], Row]] = {}
+        """The keys of rows by columns that are not the table's yet."""
         self._staged: list[Delta] = []
         self._count = 0
         self._auto_increment = self._committed_auto_increment = 0
@@ -113,7 +116,7 @@ class MemoryTable:
         return encode_key(self._key_of(self.schema.primary_key)(row) if self.schema.primary_key else row)
 
     def _key_of(self, columns: Columns) -> Callable[[Row], Row]:
-        return key_function(columns, self._collations)
+        return self._early.get(columns) or key_function(columns, self._collations)
 
     @property
     def row_count(self) -> int:
@@ -172,12 +175,13 @@ class MemoryTable:
         self._auto_increment = self._committed_auto_increment
 
     def alter(self, schema: TableSchema) -> None:
-        """Take a wider schema: every row is padded with the new columns' defaults."""
-        added = added_values(self.schema, schema)
+        """Take a wider schema: every row is widened."""
+        widen, grows = widening(self.schema, schema), len(schema.columns) > len(self.schema.columns)
         self.schema = schema
         self._collations = collations_of(schema.columns)
-        if added:
-            self._rows = {row + added: weight for row, weight in self._rows.items()}
+        if grows:
+            self._early = {key: key_of for key, key_of in self._early.items() if max(key) >= len(schema.columns)}
+            self._rows = {widen(row): weight for row, weight in self._rows.items()}
             self._indexes = {columns: self._fill(columns) for columns in self._indexes}
             self._ordered = None
 
@@ -189,9 +193,11 @@ class MemoryTable:
     def best_key(self, tied: Collection[int]) -> Columns:
         return best_key(self.schema, self._indexes, tied)
 
-    def add_index(self, columns: Columns) -> None:
+    def add_index(self, columns: Columns, widen: Widening | None = None) -> None:
         if self.has_index(columns) or columns in self._building:
             return
+        if widen is not None and max(columns) >= len(self.schema.columns):
+            self._early[columns] = widen.key_function(columns)
         if self._rows:
             self._building.add(columns)
         else:
@@ -210,6 +216,7 @@ class MemoryTable:
     def drop_index(self, columns: Columns) -> None:
         assert columns != self.schema.primary_key, "the primary key is not dropped as an index"
         self._building.discard(columns)
+        self._early.pop(columns, None)
         self._indexes.pop(columns, None)
 
     def _fill(self, columns: Columns) -> dict[Row, _Weights]:
@@ -243,9 +250,9 @@ class MemoryStore:
 
     def alter_table(self, schema: TableSchema) -> MemoryTable:
         table = self.table(schema.name)
-        added = added_values(table.schema, schema)
+        widen = widening(table.schema, schema)
         self._log[schema.name] = [
-            (sequence, [(row + added, weight) for row, weight in deltas]) for sequence, deltas in self._log[schema.name]
+            (sequence, [(widen(row), weight) for row, weight in deltas]) for sequence, deltas in self._log[schema.name]
         ]
         table.alter(schema)
         return table

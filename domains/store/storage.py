@@ -23,6 +23,7 @@ from domains.errors import BadRequest, HeadraceError, LimitExceeded, OutcomeUnkn
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.estimates import TableStatistics
 from domains.plan.graph import Columns
+from domains.store.widening import Widening
 
 if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
     from domains.plan.packets import Once
@@ -100,10 +101,12 @@ class TableStore(StoredRows, Protocol):
         (or its row is retracted in the same step), a retracted row is stored.
         """
 
-    def add_index(self, columns: Columns) -> None:
+    def add_index(self, columns: Columns, widen: Widening | None = None) -> None:
         """Declare an index; rows staged from now on enter it. ``build_index`` brings in the older ones.
 
         On an empty table it is in use at once. Nothing happens if these columns have an index. Not within a step.
+        ``widen`` is to a schema to come which has some of the columns first: stored rows are found by what they are to
+        have in them. Such an index is the table's once it has that schema, and is gone if it is opened anew before.
         """
 
     def build_index(self, columns: Columns, after: bytes | None, limit: int) -> bytes | None:
@@ -133,7 +136,7 @@ class Store(Protocol):
     def create_table(self, schema: TableSchema) -> TableStore: ...
 
     def alter_table(self, schema: TableSchema) -> TableStore:
-        """The same table with columns appended or marked dropped; stored rows are padded with the new defaults."""
+        """The same table with columns appended or marked dropped; stored rows are widened (``widening.py``)."""
 
     def drop_table(self, name: str) -> None: ...
 
@@ -190,12 +193,6 @@ def best_key(schema: TableSchema, indexes: Iterable[Columns], tied: Collection[i
         if len(run) > len(best):
             best = run
     return best
-
-
-def added_values(old: TableSchema, new: TableSchema) -> Row:
-    """The values that ALTER TABLE appends to each stored row: the defaults that the appended columns came with, else
-    NULL."""
-    return tuple(column.initial if column.has_initial else column.default for column in new.columns[len(old.columns) :])
 
 
 # Numbered streams of writes: whoever sends a write again, not knowing whether it was done, does not do it twice.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -14,6 +15,7 @@ from tests.campaign.rendering import parameters
 from tests.campaign.schema import Column, Table, random_column, random_table
 from tests.campaign.selects import Queries, readable, stored
 from tests.campaign.statements import (
+    THROUGH,
     AddColumn,
     AdHoc,
     AskMore,
@@ -28,6 +30,7 @@ from tests.campaign.statements import (
     Pressure,
     RenameColumns,
     Restart,
+    RetypeColumn,
     Steps,
 )
 from tests.campaign.subject import Setting
@@ -242,10 +245,22 @@ class _Program:
             names = self.again.sample(columns, min(len(columns), self.again.choice((1, 1, 2))))
             places = tuple(each.name for each in names)
             self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30)))
+        self._retype(table, columns)
         for query in self.again.sample(self._asked, min(3, len(self._asked))):
             now = as_it_reads_now(query, self.tables)
             if now is not None:
                 self._ask(now)
+
+    def _retype(self, table: Table, columns: Sequence[Column]) -> None:
+        """By a generator of its own, so that the rest of the case is the same without it."""
+        random = Random(f"retype {len(self.found)} {table}")
+        used = {name for view in self.views.values() for t, name in used_columns(view.query) if t == table.name}
+        used |= {*table.primary_key, table.shard_by}
+        free = [each for each in columns if each.name not in used]
+        if free and random.random() < 0.6:
+            c = random.choice(free)
+            through = random.choice(THROUGH[c.type.kind])
+            self.found.append(RetypeColumn(table.name, c, through, random.randrange(1 << 30)))
 
     def _ask_more(self) -> None:
         """Of the rows that there are then: whether it is refused the judge will know."""

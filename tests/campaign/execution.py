@@ -35,6 +35,7 @@ from tests.campaign.statements import (
     Pressure,
     RenameColumns,
     Restart,
+    RetypeColumn,
     Steps,
     Update,
 )
@@ -160,6 +161,8 @@ class Execution:
                 self._ask_more(operation)
             case RenameColumns():
                 self._rename_columns(operation)
+            case RetypeColumn():
+                self._retype_column(operation)
             case AdHoc(query):
                 self._ad_hoc(query, operation.text())
             case Lookup(name, salt, count):
@@ -221,6 +224,26 @@ class Execution:
         if elsewhere:
             self._statement(f"RENAME TABLE {elsewhere} TO {renamed.table}")
         self._statement(renamed.text(back=True))
+
+    def _retype_column(self, retyped: RetypeColumn) -> None:
+        """Rows have their values back afterwards, and a generated column has them, too."""
+        random = Random(retyped.salt)
+        retyped = replace(retyped, column=self.judge.tables[retyped.table].column(retyped.column.name))
+        self._statement(retyped.text())
+        self.tally.counts["columns of another type"] += 1
+        if random.random() < 0.3:
+            self._perform(Restart())
+        if random.random() < 0.5:
+            self._compare(random, every=False)
+        self._statement(retyped.text(back=True))
+        self._statement(retyped.copied())
+        if random.random() < 0.3:
+            self._perform(Restart())
+        differ = f"NOT ({retyped.copy} <=> {retyped.column.name})"
+        if rows := self._statement(f"SELECT * FROM {retyped.table} WHERE {differ}")[-1].rows:
+            raise Finding("not computed", f"{retyped.copied()}\n  rows have another value: {rows}")
+        self._statement(retyped.without_copy())
+        self._compare(random, every=random.random() < 0.3)
 
     def _write(self, write: Insert | Update | Delete) -> None:
         verdict, rows = self.judge.consider(write)
@@ -350,6 +373,10 @@ class Execution:
                 return self._has(table, ()) and self._has_terms(table, [where] if where else [])
             case AddColumn(table, added):
                 return self._has(table, ()) and not self._has(table, (added.name,))
+            case RetypeColumn(table, column):
+                used = {pair for view in self.views.values() for pair in used_columns(view.query)}
+                is_free = self._has(table, (column.name,)) and (table, column.name) not in used
+                return is_free and column.name not in self.judge.tables[table].primary_key
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column,)) and (table, column) not in used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tests.campaign.kinds import Value, literal
+from tests.campaign.kinds import Kind, Value, literal
 from tests.campaign.queries import Query, View
 from tests.campaign.rendering import mysql, view_text
 from tests.campaign.schema import Column, Table
@@ -134,6 +134,43 @@ class RenameColumns:
         return f"ALTER TABLE {self.table} " + ", ".join(f"RENAME COLUMN {old} TO {new}" for old, new in pairs)
 
 
+THROUGH = {
+    Kind.INT: ("VARCHAR(30)", "DECIMAL(30,2)", "DOUBLE"),
+    Kind.TXT: ("VARBINARY(255)", "VARCHAR(300)"),
+    Kind.DEC: ("VARCHAR(40)", "DECIMAL(30,6)"),
+    Kind.DATE: ("DATETIME", "VARCHAR(30)"),
+    Kind.DBL: ("VARCHAR(40)",),
+    Kind.TIME: ("VARCHAR(30)",),
+}
+"""Types that have another value for each value of the column's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetypeColumn:
+    """A column is of another type for a while, and rows have what is computed of it; then all is as it was, but for
+    where they are stored."""
+
+    table: str
+    column: Column
+    through: str
+    salt: int
+
+    def text(self, back: bool = False) -> str:
+        column = self.column if back else replace(self.column, declared=self.through)
+        return f"ALTER TABLE {self.table} MODIFY {column.ddl()}"
+
+    @property
+    def copy(self) -> str:
+        return f"{self.column.name}_copied"
+
+    def copied(self) -> str:
+        kept = f"{self.copy} {self.column.declared} AS ({self.column.name})"
+        return f"ALTER TABLE {self.table} ADD COLUMN {kept} STORED, ADD KEY {self.copy} ({self.copy})"
+
+    def without_copy(self) -> str:
+        return f"ALTER TABLE {self.table} DROP KEY {self.copy}, DROP COLUMN {self.copy}"
+
+
 @dataclass(frozen=True, slots=True)
 class AdHoc:
     """A SELECT without parameters, run as a statement, at quiescence."""
@@ -145,7 +182,7 @@ class AdHoc:
 
 
 Write = Insert | Update | Delete
-Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore | RenameColumns
+Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore | RenameColumns | RetypeColumn
 Statement = Write | Change | AdHoc
 
 

@@ -1,4 +1,5 @@
-"""A table whose rows are asked more of while clients write to it: UNIQUE and CHECK come, are refused and go.
+"""A table whose rows are asked more of while clients write to it: UNIQUE and CHECK come, are refused and go; so do keys
+on what is computed of rows, and a column is of one type and another.
 
 At any time the rows of each shard are as its own schema says, and in the end all are as the decided one says.
 """
@@ -11,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from domains.language.types import Delta, Row, TableSchema
-from domains.plan.packets import Insert
+from domains.language.types import Delta, Kind, Row, TableSchema
 from tests.cluster_simulation.client import Client
 from tests.cluster_simulation.cluster import Cluster
 
@@ -22,6 +22,10 @@ CHANGES = (
     "ALTER TABLE lots ADD PRIMARY KEY (k, v)",
     "ALTER TABLE lots ADD UNIQUE once (k), ADD CONSTRAINT small CHECK (v < 90)",
     "ALTER TABLE lots ADD CONSTRAINT small CHECK (v < 90)",
+    "ALTER TABLE lots ADD UNIQUE tens (k, (v DIV 10))",
+    "ALTER TABLE lots DROP INDEX tens",
+    "ALTER TABLE lots MODIFY v VARCHAR(9)",
+    "ALTER TABLE lots MODIFY v INT",
     "ALTER TABLE lots DROP INDEX once",
     "ALTER TABLE lots DROP PRIMARY KEY",
     "ALTER TABLE lots DROP CONSTRAINT small",
@@ -47,7 +51,8 @@ class Alterer:
         while asyncio.get_running_loop().time() < end:
             k, v = self.random.randrange(KEYS), self.random.randrange(95)
             if self.random.random() < 0.6:
-                written = await client.perform(Insert("lots", ((k, v),)))
+                operation = client.operation(f"INSERT INTO lots (k, v) VALUES ({k}, {v})")
+                written = await client.perform(operation) if operation is not None else None
             else:  # Makes room, so that a change has a chance.
                 text = f"DELETE FROM lots WHERE k = {k}" if self.random.random() < 0.7 else "DELETE FROM lots"
                 operation = client.operation(text)
@@ -86,6 +91,15 @@ class Alterer:
                 counts[tuple(row[at] for at in key)] += weight
             doubled = {value: count for value, count in counts.items() if count > 1 and None not in value}
             assert not doubled, f"{where}: key {key} of lots is unique, and there are {doubled}"
+        at = schema.position("v")
+        assert at is not None, f"{where}: lots has no column v"
+        is_text = schema.columns[at].type.kind is Kind.TEXT
+        strange = [row for row, _ in rows if not isinstance(row[at], str if is_text else int)]
+        assert not strange, f"{where}: rows of lots have no value of {schema.columns[at].type}: {strange}"
+        for place, column in enumerate(schema.columns):
+            if column.hidden and not column.dropped:
+                other = [row for row, _ in rows if row[place] != int(str(row[at])) // 10]
+                assert not other, f"{where}: {column.name} of rows of lots is something else: {other}"
         if schema.checks:
-            broken = [row for row, _ in rows if row[1] >= 90]
+            broken = [row for row, _ in rows if int(str(row[at])) >= 90]
             assert not broken, f"{where}: rows of lots break its check: {broken}"

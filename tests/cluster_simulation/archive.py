@@ -17,7 +17,7 @@ from domains.archive.manifest import ArchiveFenced, ArchiveGap, ArchiveUnreachab
 from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.packets import Clock
-from domains.store.storage import added_values
+from domains.store.widening import widening
 from tests.cluster_simulation.storage import CrashStore
 from worker.archive.options import ArchiveOptions, ArchivePass
 from worker.protocol.messages import version_of
@@ -72,9 +72,9 @@ class Manifest:
                 break
             if part.whole:
                 rows.clear()
-            padding = added_values(part.schema, schema)
+            widen = widening(part.schema, schema)
             for row, weight in part.deltas:
-                rows[row + padding] += weight
+                rows[widen(row)] += weight
             reached = part.position
         if reached != position:
             raise ArchiveGap(f"{self.base} as of {position} is not archived")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex
-from domains.store.storage import added_values
+from domains.store.widening import widening
 from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.storage import CrashStore, Disk
@@ -125,7 +125,7 @@ class SimulatedUnderWay:
         table = store.create_table(schema)
         run = self._worker.cluster.archive.runs.get(self.asked.runs, {}).get(manifest.base)
         if run is not None and run.position == position:
-            deltas = [(row + added_values(run.schema, schema), weight) for row, weight in run.deltas]
+            deltas = [(widening(run.schema, schema)(row), weight) for row, weight in run.deltas]
             self._worker.cluster.losses.by_runs += 1
         else:  # The archive has gone on, or somebody has deleted them.
             run, deltas = None, manifest.fold(position, schema)

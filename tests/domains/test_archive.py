@@ -17,12 +17,12 @@ from domains.archive.manifest import (
     log_file,
     manifest_from_json,
     manifest_to_json,
-    padding,
     sealed,
     shard_directory,
 )
 from domains.archive.rows import archived_names, archiver_of, arrow_type_of, restorer_of
 from domains.language.types import BIGINT, DATE, DATETIME, Kind, SqlType, TableColumn, TableSchema
+from domains.store.widening import widening
 
 SCHEMA = TableSchema("votes", (TableColumn("story_id", BIGINT), TableColumn("user_id", BIGINT)))
 
@@ -120,7 +120,7 @@ def test_a_manifest_is_the_same_after_json() -> None:
     wider = replace(SCHEMA, columns=(*SCHEMA.columns, price, icon), indexes=((0,),), index_names=("by_story",))
     one = replace(manifest(*LOGS, SNAPSHOT), schemas=(SCHEMA, wider), auto_increment=7)
     assert manifest_from_json(manifest_to_json(one), "m") == one
-    assert padding(SCHEMA, wider) == (Decimal("1.50"), b"\xff")
+    assert widening(SCHEMA, wider).constants == (Decimal("1.50"), b"\xff")
 
 
 @pytest.mark.parametrize(

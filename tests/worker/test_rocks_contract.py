@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from domains.errors import AlreadyExists, NotFound
+from domains.language.expressions import Field
+from domains.language.functions import call
+from domains.language.json_rows import stored_expression
 from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
 from domains.store.memory_store import MemoryStore
+from domains.store.widening import widening
 from worker.rocks import RocksStore
 
 AnyStore = MemoryStore | RocksStore
@@ -258,6 +262,32 @@ def test_appended_columns_are_padded(store: AnyStore, schema: TableSchema) -> No
     assert table.find((at,), (old[at],)) == ([(new, 1)] if schema is STORIES else [])
 
 
+@pytest.mark.parametrize("schema", [STORIES, VOTES], ids=["keyed", "bag"])
+def test_appended_columns_are_computed_and_found_before_they_are_there(store: AnyStore, schema: TableSchema) -> None:
+    """Rows that are stored, written, and taken away while an index of columns to come is made, and afterwards."""
+    table = store.create_table(schema)
+    narrow = len(schema.columns)
+    of_text = stored_expression("", call("upper", Field(narrow - 1, TEXT)))
+    added = (TableColumn("n", BIGINT, default=5), TableColumn("big", TEXT, initial_of=of_text))
+    wider = TableSchema(schema.name, schema.columns + added, schema.primary_key, schema.unique, schema.indexes)
+    widen, key = widening(schema, wider), (narrow + 1, narrow)
+    rows: list[Row] = [(at, 7, "a") if schema is STORIES else (at, "a") for at in range(5)]
+    step(store, schema.name, *[(row, 1) for row in rows[:3]])
+    table.add_index(key, widen)
+    step(store, schema.name, (rows[0], -1), (rows[3], 1))
+    cursor = None
+    while (cursor := table.build_index(key, cursor, 1)) is not None:
+        pass
+    step(store, schema.name, (rows[1], -1), (rows[4], 1))
+    assert found(table.find_many(key, [("A", 5), ("a", 5)])[0]) == dict.fromkeys(rows[2:], 1)
+    table = store.alter_table(wider)
+    assert found(table.find(key, ("A", 5))) == {widen(row): 1 for row in rows[2:]}
+    step(store, schema.name, (widen(rows[2]), -1), ((*rows[2], 5, "other"), 1))
+    assert found(table.find_many(key, [("A", 5)])[0]) == {widen(row): 1 for row in rows[3:]}
+    assert table.find(key, ("other", 5)) == [((*rows[2], 5, "other"), 1)]
+    assert found(table.find((), ())) == {(*rows[2], 5, "other"): 1, **{widen(row): 1 for row in rows[3:]}}
+
+
 def test_tables_come_and_go(store: AnyStore) -> None:
     store.create_table(STORIES)
     store.create_table(VOTES)
@@ -323,3 +353,28 @@ def test_rows_are_counted_no_further_than_asked(store: AnyStore) -> None:
     assert votes.count_many((1,), [("u",), (LONG,)], 3) == [3, 2], "without an index"
     assert stories.count_many((1,), [(0,), (1,)], 5) == [5, 4]
     assert stories.count_many((0,), [(3,), (99,)], 5) == [1, 0]
+
+
+def test_an_index_of_columns_to_come_is_lost_with_the_process(tmp_path: Path) -> None:
+    """And begun again with nothing of the first."""
+    wider = TableSchema("votes", (*VOTES.columns, TableColumn("n", BIGINT, default=5)), indexes=VOTES.indexes)
+    widen, row = widening(VOTES, wider), (1, "a")
+    for width in (2, 2, 3):
+        store = RocksStore(tmp_path / "base")
+        try:
+            if width == 2 and not store.tables():
+                step(store, store.create_table(VOTES).schema.name, (row, 1))
+            table = store.table("votes")
+            assert not table.has_index((2, 0))
+            assert len(table.indexes.all) == 1
+            table.add_index((2, 0), widen)
+            assert table.build_index((2, 0), None, 9) is None
+            assert table.find_many((2, 0), [(5, 1)]) == [[(row, 1)]]
+            if width == 3:
+                store.alter_table(wider)
+        finally:
+            store.close()
+    store = RocksStore(tmp_path / "base")
+    assert store.table("votes").find((2, 0), (5, 1)) == [((1, "a", 5), 1)]
+    assert store.table("votes").has_index((2, 0))
+    store.close()

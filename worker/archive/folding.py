@@ -19,10 +19,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest, padding
+from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest
 from domains.archive.rows import WEIGHT
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import Columns
+from domains.store.widening import widening
 from worker.archive.place import Place
 from worker.archive.segments import ColumnReader, read_columns, read_segment
 
@@ -94,7 +95,7 @@ def log_of(
 
 
 def reader_of(archived: TableSchema, wanted: TableSchema) -> ColumnReader:
-    return ColumnReader(archived, padding(archived, wanted))
+    return ColumnReader(archived, widening(archived, wanted))
 
 
 def fold(

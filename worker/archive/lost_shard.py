@@ -36,7 +36,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
 from domains.plan.packets import Clock
 from domains.store.row_types import RowTypes
-from domains.store.storage import added_values
+from domains.store.widening import widening
 from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests, load_manifest, take_over
 from worker.archive.place import Place
@@ -72,12 +72,12 @@ def rebuild_table(
     :raises ArchiveError: a row is missing or does not fit; the store must then be thrown away.
     """
     wanted = schema or manifest.schema_at(position)
-    padding, width = added_values(manifest.schema_at(position), wanted), len(wanted.columns)
+    widen, width = widening(manifest.schema_at(position), wanted), len(wanted.columns)
     table, types = store.create_table(wanted, identity), RowTypes(wanted)
     total = 0
     for part in fold(place, manifest, position, scratch=scratch):
         for at in range(0, len(part), STEP_ROWS):
-            deltas: list[Delta] = [((row + padding)[:width], weight) for row, weight in part[at : at + STEP_ROWS]]
+            deltas: list[Delta] = [(widen(row)[:width], weight) for row, weight in part[at : at + STEP_ROWS]]
             check_rows(types, manifest.shard, [row for row, _ in deltas])
             table.stage(deltas)
             store.commit([])

@@ -31,6 +31,7 @@ from domains.archive.rows import (
 from domains.language.json_rows import schema_to_json
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import Columns
+from domains.store.widening import Widening
 from worker.archive.place import Place
 
 
@@ -94,25 +95,36 @@ def _limited(deltas: Sequence[Delta]) -> Sequence[Delta]:
 class ColumnReader:
     """Reads record batches of a segment as rows of the same or a later schema of its table."""
 
-    def __init__(self, schema: TableSchema, padding: Row) -> None:
+    def __init__(self, schema: TableSchema, widen: Widening) -> None:
         self.arrow = arrow_schema(schema)
         self._restorers = [restorer_of(column.type) for column in schema.columns]
-        self._padding = padding
+        self._widen = widen
 
     def pruned(self, columns: Columns) -> tuple[list[str], Callable[[Any], list[Delta]]]:
         """The names of those of ``columns`` (stored positions) that the segment has; and a function that makes rows of
-        a table of them and the weight: other columns are None, and rows of weight zero are left out."""
-        own = [place for place in columns if place < len(self._restorers)]
+        a table of them and the weight: other columns are None, and rows of weight zero are left out. Read is also
+        what later columns are computed of."""
+        widen, stored = self._widen, len(self._restorers)
+        computed = [place for place in columns if place in widen.computed]
+        own = widen.sources(columns)
         names = [self.arrow.names[len(LEADING) + place] for place in own]
-        width = len(self._restorers) + len(self._padding)
+        width = stored + len(widen.constants)
+        blank = [place for place in range(width) if place not in columns] if computed else []
 
         def deltas(table: Any) -> list[Delta]:
             rows: list[Iterable[Any]] = [repeat(None, table.num_rows) for _ in range(width)]
             for place, name in zip(own, names, strict=True):
                 rows[place] = self._restored(place, table.column(name))
-            for place in columns[len(own) :]:
-                rows[place] = repeat(self._padding[place - len(self._restorers)], table.num_rows)
+            for place in columns:
+                if place >= stored:
+                    rows[place] = repeat(widen.constants[place - stored], table.num_rows)
             weights = table.column(WEIGHT).to_pylist()
+            if computed:
+                cut: list[list[Any]] = [list(widen(row[:stored])) for row in zip(*rows, strict=True)]
+                for values in cut:
+                    for place in blank:
+                        values[place] = None
+                rows = list(zip(*cut, strict=True)) or rows
             return [(row, weight) for row, weight in zip(zip(*rows, strict=True), weights, strict=True) if weight]
 
         return names, deltas
@@ -127,8 +139,8 @@ class ColumnReader:
         weights = batch.column(WEIGHT).to_pylist()
         columns = [self._restored(at, batch.column(at + len(LEADING))) for at in range(len(self._restorers))]
         rows: Any = zip(*columns, strict=True)
-        if self._padding:
-            rows = (row + self._padding for row in rows)
+        if self._widen.constants:
+            rows = map(self._widen, rows)
         return [
             (sequence, row, weight)
             for sequence, row, weight in zip(sequences, rows, weights, strict=True)

@@ -7,7 +7,8 @@ a Decimal its text, a TIME its microseconds.
 The bytes come from a checksummed store of our own, so that marshal's trust in its input is no risk.
 
 Rows may be shorter than the table is wide: a column that was appended later is left out while it (and all after it)
-has the value that ALTER TABLE gave to the rows of that time. So old and new rows of equal content have equal bytes.
+has the value that ALTER TABLE gave to the rows of that time, also where that is computed of the row
+(``domains/store/widening.py``). So old and new rows of equal content have equal bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from domains.language.durations import micros_of, of_micros
 from domains.language.types import Delta, Kind, Row, TableSchema, Value
+from domains.store.widening import Widening
 
 MARSHAL_VERSION = 2
 
@@ -30,13 +32,15 @@ RowDecoder = Callable[[bytes], Row]
 class RowCodec:
     """Encodes the rows of one table; made anew when the table is altered.
 
-    ``pads`` are the values of the appended columns in rows that were stored before them.
+    ``pads`` are the values of the appended columns in rows that were stored before them, NULL where they are computed.
     """
 
     def __init__(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.width = len(schema.columns)
         self._pads = pads
         self._narrow = self.width - len(pads)
+        self._widen = Widening(schema, self._narrow, pads)
+        self._pad_of = self._widen.value if self._widen.computed else self._constant_pad
         kinds = [column.type.kind for column in schema.columns]
         self._replaced = {at: kind for at, kind in enumerate(kinds) if kind in _STORED}
         self._texts: Callable[[Row], Row] = self._texts_of_any
@@ -77,11 +81,14 @@ class RowCodec:
         return deltas
 
     def _encode_any(self, row: Row) -> bytes:
-        width, narrow, pads = self.width, self._narrow, self._pads
+        width, narrow, pad_of = self.width, self._narrow, self._pad_of
         assert len(row) == width, f"a row of {len(row)} values for {width} columns"
-        while width > narrow and row[width - 1] == pads[width - 1 - narrow]:
+        while width > narrow and row[width - 1] == pad_of(row, width - 1):
             width -= 1
         return _encode_plain(self._texts(row[:width]))
+
+    def _constant_pad(self, _row: Row, at: int) -> Value:
+        return self._pads[at - self._narrow]
 
     def _decode_any(self, data: bytes) -> Row:
         return self._values(marshal.loads(data))
@@ -102,9 +109,7 @@ class RowCodec:
         for at in self._replaced:
             if at < len(values) and (value := values[at]) is not None:
                 values[at] = of_micros(value) if isinstance(value, int) else Decimal(str(value))
-        if len(values) < self.width:
-            values += self._pads[len(values) - self.width :]
-        return tuple(values)
+        return self._widen(tuple(values))
 
 
 _STORED = {Kind.DECIMAL: "str({0}) if {0} else nil({0})", Kind.TIME: "None if {0} is None else micros_of({0})"}

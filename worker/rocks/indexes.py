@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from domains.language.encoding import Encoder, row_encoder
-from domains.language.types import TableSchema
+from domains.language.types import SqlType, TableSchema
 from domains.plan.graph import Columns
+from domains.store.widening import Widening
 from worker.rocks.layout import ROWS, index_end, index_prefix, table_end, table_prefix
 
 
@@ -23,9 +24,18 @@ class SecondaryIndex:
     end: bytes
     encode: Encoder
     """Encodes a stored row's part of the entry's key."""
+    types: tuple[SqlType, ...]
+    """Of its columns."""
+    is_early: bool = False
+    """Some columns are not the table's yet: what a row is to have in them is computed of it."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"number": self.number, "columns": list(self.columns), "ready": self.ready}
+        return {
+            "number": self.number,
+            "columns": list(self.columns),
+            "ready": self.ready,
+            **({"early": True} if self.is_early else {}),
+        }
 
 
 @dataclass(slots=True)
@@ -41,6 +51,8 @@ class Access:
     """How many further columns of an index stand between the key and the row key."""
     single: bool = False
     """The key is the whole primary key: one row has it, or none."""
+    is_early: bool = False
+    """By an index that is: no row has the whole key in it yet."""
 
 
 @dataclass(slots=True)
@@ -70,34 +82,40 @@ class TableIndexes:
         exact = next((index for index in ready if sorted(index.columns) == wanted), None)
         if sorted(key[:count]) == wanted and (exact is None or len(key) == count):
             rows, end = table_prefix(ROWS, self.table), table_end(ROWS, self.table)
-            return Access(rows, end, self._key_encoder(columns, key), single=len(key) == count)
+            types = [self.schema.columns[at].type for at in key]
+            return Access(rows, end, _key_encoder(columns, key, types), single=len(key) == count)
         begin = [index for index in ready if sorted(index.columns[:count]) == wanted]
         index = exact or min(begin, key=lambda index: len(index.columns), default=None)
         if index is None:
             return None
-        encode = self._key_encoder(columns, index.columns)
-        return Access(index.prefix, index.end, encode, rest=len(index.columns) - count)
-
-    def _key_encoder(self, given: Columns, stored: Columns) -> Encoder:
-        """The encoder of tuples of the columns ``given``, which come first among those ``stored``."""
-        taken = stored[: len(given)]
-        return row_encoder([given.index(at) for at in taken], [self.schema.columns[at].type for at in taken])
+        encode = _key_encoder(columns, index.columns, index.types)
+        return Access(
+            index.prefix, index.end, encode, rest=len(index.columns) - count, is_early=index.is_early and exact is index
+        )
 
     def of(self, columns: Columns) -> SecondaryIndex | None:
         """The index of these columns, ready or not."""
         wanted = sorted(columns)
         return next((index for index in self.all if sorted(index.columns) == wanted), None)
 
-    def add(self, columns: Columns, *, ready: bool, number: int | None = None) -> SecondaryIndex:
+    def add(
+        self, columns: Columns, *, ready: bool, number: int | None = None, widen: Widening | None = None
+    ) -> SecondaryIndex:
+        """``widen``: to a schema to come, which has the columns."""
         number = self.next_number if number is None else number
         self.next_number = max(self.next_number, number + 1)
+        known = self.schema.columns if widen is None else widen.schema.columns
+        types = tuple([known[at].type for at in columns])
+        encode = row_encoder(columns, types)
         index = SecondaryIndex(
             number,
             columns,
             ready,
             index_prefix(self.table, number),
             index_end(self.table, number),
-            row_encoder(columns, [self.schema.columns[at].type for at in columns]),
+            encode if widen is None else _of_widened(encode, widen),
+            types,
+            is_early=widen is not None,
         )
         self.all.append(index)
         self.known.clear()
@@ -115,6 +133,9 @@ class TableIndexes:
     def alter(self, schema: TableSchema) -> None:
         self.schema = schema
         self.known.clear()
+        for index in self.all:
+            if index.is_early and max(index.columns) < len(schema.columns):
+                index.is_early, index.encode = False, row_encoder(index.columns, index.types)
 
     def to_json(self) -> dict[str, Any]:
         return {"next": self.next_number, "all": [index.to_json() for index in self.all]}
@@ -123,9 +144,16 @@ class TableIndexes:
     def from_json(table: int, schema: TableSchema, document: dict[str, Any]) -> TableIndexes:
         indexes = TableIndexes(table, schema)
         for entry in document["all"]:
-            indexes.add(tuple(entry["columns"]), ready=entry["ready"], number=entry["number"])
+            if not entry.get("early"):
+                indexes.add(tuple(entry["columns"]), ready=entry["ready"], number=entry["number"])
         indexes.next_number = document["next"]
         return indexes
+
+    @staticmethod
+    def given_up(table: int, document: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+        """The ranges of early indexes: they are lost with the process, like what was to come of them."""
+        numbers = [entry["number"] for entry in document["all"] if entry.get("early")]
+        return [(index_prefix(table, number), index_end(table, number)) for number in numbers]
 
     @staticmethod
     def declared(table: int, schema: TableSchema, columns: Iterable[Columns]) -> TableIndexes:
@@ -134,3 +162,13 @@ class TableIndexes:
         for positions in columns:
             indexes.add(positions, ready=True)
         return indexes
+
+
+def _key_encoder(given: Columns, stored: Columns, types: Sequence[SqlType]) -> Encoder:
+    """The encoder of tuples of the columns ``given``, which come first among those ``stored``, of these types."""
+    taken = stored[: len(given)]
+    return row_encoder([given.index(at) for at in taken], types[: len(taken)])
+
+
+def _of_widened(encode: Encoder, widen: Widening) -> Encoder:
+    return lambda row: encode(widen(row))

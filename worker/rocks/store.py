@@ -112,8 +112,9 @@ class RocksStore:
                 room=self._room,
             )
             self._positions[schema.name] = self._tables[schema.name].counters.position
-            if "identity" not in entry:  # An earlier version wrote it.
-                self._save_catalog(self._tables[schema.name], ())
+            given_up = TableIndexes.given_up(number, entry["indexes"])
+            if given_up or "identity" not in entry:  # An earlier version wrote it.
+                self._save_catalog(self._tables[schema.name], given_up)
 
     def _go_on_without(self, loss: Loss) -> None:
         """A position that was lost is not given again: a token of a lost write never stands for another one. What is

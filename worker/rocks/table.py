@@ -16,7 +16,7 @@ from domains.language.json_rows import schema_to_json, value_to_json
 from domains.language.types import Delta, Row, TableSchema, Value, collations_of
 from domains.operators.state import row_weigher
 from domains.plan.graph import Columns
-from domains.store.storage import added_values
+from domains.store.widening import Widening, widening
 from worker.rocks import layout
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.database import Database
@@ -104,6 +104,8 @@ class RocksTable(StoredTable):
         access = self.indexes.known.get(columns) or self.indexes.access(columns)
         if access is None:
             return [self._search(columns, key) for key in keys]
+        if access.is_early:
+            return self.find_stored(access, keys)
         known = self._cache.ways.get(columns) or self._cache.way(columns)
         known.idle = 0
         answers = list(map(known.answers.get, keys))
@@ -288,16 +290,17 @@ class RocksTable(StoredTable):
     # --- schema and indexes -------------------------------------------------------------------------------------
 
     def alter(self, schema: TableSchema) -> None:
-        """Take a wider schema; stored rows are padded when they are read."""
-        added = added_values(self.schema, schema)
+        """Take a wider schema; stored rows are widened when they are read."""
+        added = widening(self.schema, schema).constants
         self.indexes.alter(schema)
         self.adopt(schema, self.pads + added)
         self._save_catalog(self, ())
 
-    def add_index(self, columns: Columns) -> None:
+    def add_index(self, columns: Columns, widen: Widening | None = None) -> None:
         assert not self._pending, "an index is declared between steps"
         if not self.has_index(columns) and self.indexes.of(columns) is None:
-            self.indexes.add(columns, ready=self.counters.rows == 0)
+            early = widen if max(columns, default=0) >= len(self.schema.columns) else None
+            self.indexes.add(columns, ready=self.counters.rows == 0, widen=early)
             self._save_catalog(self, ())
 
     def build_index(self, columns: Columns, after: bytes | None, limit: int) -> bytes | None:

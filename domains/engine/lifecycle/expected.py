@@ -7,14 +7,17 @@
        └───────────── Relent: as if nothing had been ─────────┘
 
 ADD UNIQUE, PRIMARY KEY, CHECK and FOREIGN KEY and NOT NULL are true of a table only if they are true of every row, and
-writes go on while rows are read. The invariant that excludes the race, in each shard of the table:
+so is that each row has a value in a column that comes and is computed: MODIFY to another type, or a generated column
+(``store/widening.py``). Writes go on while rows are read. The invariant that excludes the race, in each shard of the
+table:
 
     *From the step of* ``Expect`` *until* ``AlterTable`` *or* ``Relent`` *no step commits a row that breaks the schema
     to come, and* ``CheckRows`` *reads each row that was stored at* ``Expect`` *and is there still.*
 
 So once it has read them all, every row fulfils the schema: it was read, or it was checked as it came. Two rows of one
 unique key are found by whichever of them is looked at last: the one that is read looks the key up in the index, which
-is complete before the first row is read; the one that is written does so from then on. The same holds for a row that
+is complete before the first row is read; the one that is written does so from then on. (It may be an index of columns
+that are yet to come: then it is of what rows are to have in them.) The same holds for a row that
 names another by a foreign key: it looks the other up when it is read, or written, and a write that takes the other away
 looks for rows that name it. That it stays true until the decision is why writes are refused, and do not just end the
 migration: a decided recipe can no longer fail.
@@ -33,22 +36,25 @@ from domains.language.types import Delta, ForeignKey, Row, TableSchema, collatio
 from domains.plan.commands import Progress
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
-from domains.store.storage import Store, TableStore, added_values
+from domains.store.storage import Store, TableStore
+from domains.store.widening import widening
 
 NAMED_ROWS = 10
 """Rows that break a schema to come which an error names."""
 
 
 def new_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
-    """Keys that become unique, of columns that are stored already."""
-    known = {before.primary_key, *before.unique}
-    return [key for key in after.unique if key not in known and max(key) < len(before.columns)]
+    """Keys that become unique, of columns that are stored already, or computed of these."""
+    known, computed = {before.primary_key, *before.unique}, widening(before, after).computed
+    new = [key for key in after.unique if key not in known]
+    return [key for key in new if max(key) < len(before.columns) or not computed.isdisjoint(key)]
 
 
 def lone_keys(before: TableSchema, after: TableSchema) -> list[Columns]:
     """Keys with columns that come with one value, and no NULL, for all rows that are stored: there may be one row. (Of
     keys that also have columns which are stored that is too strict, but no index could find their duplicates.)"""
-    known, width, padding = {before.primary_key, *before.unique}, len(before.columns), added_values(before, after)
+    known, width = {before.primary_key, *before.unique}, len(before.columns)
+    padding = widening(before, after).constants
     new = [key for key in after.unique if key not in known and max(key) >= width]
     return [key for key in new if all(padding[at - width] is not None for at in key if at >= width)]
 
@@ -69,7 +75,8 @@ def new_foreign_keys(before: TableSchema, after: TableSchema) -> list[ForeignKey
 def asks_more(before: TableSchema, after: TableSchema) -> bool:
     """Whether rows of the one may break the other."""
     checks = set(after.checks) - set(before.checks)
-    return bool(checks or sought(before, after) or newly_required(before, after) or lone_keys(before, after))
+    comes = widening(before, after).computed
+    return bool(checks or comes or sought(before, after) or newly_required(before, after) or lone_keys(before, after))
 
 
 def sought(before: TableSchema, after: TableSchema) -> list[Columns]:
@@ -154,11 +161,11 @@ class Expected:
         before = stored.schema
         self._stored = stored
         self._schema = schema
-        self._padding = added_values(before, schema)
+        self._widen = widening(before, schema)
+        self._padding = self._widen.constants
         self._required = newly_required(before, schema)
         self._checks = [(check, row_condition(check)) for check in schema.checks if check not in before.checks]
-        collations = collations_of(before.columns)
-        self.unique = [(key, key_function(key, collations)) for key in new_keys(before, schema)]
+        self.unique = [(key, self._widen.key_function(key)) for key in new_keys(before, schema)]
         self._keys = [_KeyToCome(stored, schema, key, store) for key in new_foreign_keys(before, schema)]
         self.added = {*added, *(key for key in sought(before, schema) if not stored.has_index(key))}
         """Indexes that are there for this."""
@@ -167,7 +174,7 @@ class Expected:
         self._broken: dict[str, None] = {}
         """What is wrong with stored rows."""
         for key in self.added:
-            stored.add_index(key)
+            stored.add_index(key, self._widen)
 
     def check_write(self, changes: Mapping[str, Sequence[Delta]]) -> None:
         """Check a write that is worked out and not staged, by the tables that it changes.
@@ -208,7 +215,9 @@ class Expected:
 
     def _misfit(self, row: Row) -> str:
         """Why the row is none of the schema to come by itself; "": it is one."""
-        columns, row = self._schema.columns, row + self._padding
+        if why := self._widen.misfit(row):
+            return f"{why}, in the row {_shown(row, self._stored.schema.live())}"
+        columns, row = self._schema.columns, self._widen(row)
         for at in self._required:
             if row[at] is None:
                 return f'column "{columns[at].name}" is NULL in the row {_shown(row, self._schema.live())}'
@@ -228,7 +237,7 @@ class Expected:
             counts = _counted(self._stored, key, key_of, spelled, deltas)
             for value, count in counts.items():
                 if count > 1:
-                    yield f"{self._named(key)} has {_shown(spelled[value], key)} in {count} rows"
+                    yield f"{self._named(key)} has {_shown(self._widen(spelled[value]), key)} in {count} rows"
 
     def _several(self, rows: int) -> Iterator[str]:
         """The keys that all of so many rows would have one value of."""

@@ -32,12 +32,12 @@ from pyspark import Accumulator, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from domains.archive.rows import BLOCK_ITEMS, WEIGHT, decode_block, encode_block, restorer_of
+from domains.archive.rows import BLOCK_ITEMS, WEIGHT, decode_block, encode_block
 from domains.errors import HeadraceError
-from domains.language.types import Delta, Kind, SqlType
+from domains.language.types import Delta
 from domains.plan.graph import Columns, NodeIndex
 from migrations.backfill.job import BulkJob, Digest, Flow, JobStage, StateFile, TableShard, Task, frame
-from migrations.backfill.spark.fold import ShardAt, fold, stored_names
+from migrations.backfill.spark.fold import ShardAt, fold, restorer, stored_names
 from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
 from migrations.backfill.spark.reporting import (
     FilesRead,
@@ -193,7 +193,7 @@ class Bulk:
     def _blocks(self, table: TableShard, columns: Columns, readers: list[tuple[int, int]]) -> DataFrame:
         """The rows of a base shard, in blocks, once for each task that reads it."""
         folded = fold(self._spark, self._files, [_at(table)], table.schema, columns=columns, checked=True)
-        restore = {place: _restorer(table.schema.columns[place].type) for place in columns}
+        restore = {place: restorer(table.schema.columns[place].type) for place in columns}
         width = len(table.schema.columns)
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -225,12 +225,6 @@ def _deltas(batch: pa.RecordBatch, restore: Mapping[int, Any], width: int) -> li
     for (place, convert), column in zip(restore.items(), columns, strict=True):
         rows[place] = column if convert is None else [None if value is None else convert(value) for value in column]
     return list(zip(zip(*rows, strict=True), weights, strict=True))
-
-
-def _restorer(type: SqlType) -> Any:
-    """The function from what Spark's Arrow has to the stored value; an unsigned BIGINT is a DECIMAL to Spark."""
-    is_wide = type.kind is Kind.INTEGER and type.high is not None and type.high >= 2**63
-    return int if is_wide else restorer_of(type)
 
 
 # --- in a task ----------------------------------------------------------------------------------------------------

@@ -14,13 +14,16 @@ and names the row. A bulk build reads some columns only, and has the sum of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -35,13 +38,14 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest, padding
-from domains.archive.rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
+from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest
+from domains.archive.rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, archiver_of, digits_of, restorer_of
 from domains.errors import Unsupported
 from domains.language.durations import micros_of
 from domains.language.types import Kind, SqlType, TableSchema, Value
 from domains.plan.graph import Columns
 from domains.plan.sharding import base_shard
+from domains.store.widening import Widening, widening
 from migrations.backfill.spark.reporting import CLOSING, OPENING
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 
@@ -176,14 +180,55 @@ def _rows(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, segments: Se
 def _padded(rows: DataFrame, shard: ShardAt, number: int, wanted: TableSchema, columns: Columns) -> DataFrame:
     """Rows of the manifest's schema with this number, in the width of the other."""
     own = shard.manifest.schemas[number]
-    names, added = archived_names(own), padding(own, wanted)
+    names, widen = archived_names(own), widening(own, wanted)
+    is_computed = not widen.computed.isdisjoint(columns)
     chosen = [F.lit(shard.manifest.shard).alias(SHARD), F.col(WEIGHT).cast("long").alias(WEIGHT)]
-    for place in columns:
+    for place in widen.sources(columns) if is_computed else columns:
         column = wanted.columns[place]
         archived = place < len(names)
-        value = F.col(f"`{names[place]}`") if archived else _literal(added[place - len(names)], column.type)
+        value = F.col(f"`{names[place]}`") if archived else _literal(widen.constants[place - len(names)], column.type)
         chosen.append(value.cast(spark_type(column.type, column.name)).alias(f"s{place}"))
-    return rows.select(*chosen)
+    return _computed(rows.select(*chosen), widen, wanted, columns) if is_computed else rows.select(*chosen)
+
+
+def _computed(rows: DataFrame, widen: Widening, wanted: TableSchema, columns: Columns) -> DataFrame:
+    """Narrow rows of the columns that these are computed of, as rows of these. What computes them is the engine's own
+    function, in Python: Spark's would be another one."""
+    sources, width = widen.sources(columns), widen.width
+    restore = [restorer(wanted.columns[at].type) for at in sources]
+    given = [StructField(SHARD, IntegerType()), StructField(WEIGHT, LongType())]
+    given += [StructField(f"s{at}", spark_type(wanted.columns[at].type, wanted.columns[at].name)) for at in columns]
+    made = StructType(given)
+    arrow = to_arrow_schema(made)
+    archive = [_archiver(wanted.columns[at].type) for at in columns]
+
+    def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            narrow: list[list[Value]] = [[None] * width for _ in range(batch.num_rows)]
+            for at, back, column in zip(sources, restore, batch.columns[2:], strict=True):
+                for row, value in zip(narrow, column.to_pylist(), strict=True):
+                    row[at] = value if value is None or back is None else back(value)
+            wide = [widen(tuple(row)) for row in narrow]
+            arrays = list(batch.columns[:2])
+            for at, out, field in zip(columns, archive, list(arrow)[2:], strict=True):
+                values: list[Any] = [row[at] for row in wide]
+                if out is not None:
+                    values = [None if value is None else out(value) for value in values]
+                arrays.append(pa.array(values, field.type))
+            yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
+
+    return rows.mapInArrow(compute, made)
+
+
+def restorer(type: SqlType) -> Callable[[Any], Any] | None:
+    """The function from what Spark's Arrow has, not NULL, to the stored value (None: the value itself); an unsigned
+    BIGINT is a DECIMAL to Spark."""
+    return int if isinstance(spark_type(type, ""), DecimalType) and type.kind is Kind.INTEGER else restorer_of(type)
+
+
+def _archiver(type: SqlType) -> Callable[[Any], Any] | None:
+    is_wide = isinstance(spark_type(type, ""), DecimalType) and type.kind is Kind.INTEGER
+    return Decimal if is_wide else archiver_of(type)
 
 
 def _file_schema(schema: TableSchema) -> StructType:

@@ -19,9 +19,8 @@ from migrations.statements.definitions.columns import (
     check_character_set,
     column_declaration,
     implicit_default,
-    key_columns,
 )
-from migrations.statements.definitions.conditions import refuse_read, with_check
+from migrations.statements.definitions.conditions import refuse_read, with_check, with_generated
 from migrations.statements.definitions.ddl import (
     MOST_COLUMNS,
     limited,
@@ -43,6 +42,7 @@ from migrations.statements.definitions.keys import (
     without_primary_key,
 )
 from migrations.statements.definitions.modify import default_changed, modified, placed, renamed
+from migrations.statements.definitions.parts import with_late_parts
 from migrations.statements.definitions.sharded import refuse_dropping
 from migrations.statements.names import column_position, known_table, new_relation_name, refuse_existing
 from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
@@ -103,7 +103,7 @@ def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableSt
         return AlterTableStatement(schema.name, schema)
     if create.args.get("unique"):
         return AlterTableStatement(schema.name, with_unique_key(schema, parts, name, catalog.shards))
-    columns = key_columns(schema, parts, "index")
+    schema, columns = with_late_parts(schema, parts, "index")
     return CreateIndex(schema.name, columns, limited(with_index(schema, columns, name)))
 
 
@@ -166,11 +166,9 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef, shards: int, now
     """The column, and then its keys and checks, as ADD UNIQUE, ADD PRIMARY KEY and ADD CHECK would add them."""
     declared = column_declaration(definition, schema.collation)
     column = declared.column
-    if declared.generated is not None or column.auto_increment:
+    if column.auto_increment:
         raise Unsupported(
-            f'ADD COLUMN "{column.name}" '
-            f"{'that is generated' if declared.generated is not None else 'with AUTO_INCREMENT'}, "
-            "whose values stored rows would need one by one",
+            f'ADD COLUMN "{column.name}" with AUTO_INCREMENT: no stored row says its number',
             hint="make a new table with it: CREATE TABLE … AS SELECT",
         )
     if schema.position(column.name) is not None:
@@ -182,7 +180,13 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef, shards: int, now
             f'table "{schema.title}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
         )
     at = len(schema.columns)
-    added = replace(schema, columns=(*schema.columns, _padded(column, now)))
+    if declared.generated is not None:
+        added = replace(schema, columns=(*schema.columns, column))
+        added = with_generated(added, [*[None] * at, declared.generated])
+        column = added.columns[at]  # Rows that are stored have the value that they would be written with.
+        added = replace(added, columns=(*schema.columns, replace(column, initial_of=column.generated)))
+    else:
+        added = replace(schema, columns=(*schema.columns, _padded(column, now)))
     added = placed(added, at, definition.args.get("position"))
     for name, condition in declared.checks:
         added = with_check(added, condition, name)

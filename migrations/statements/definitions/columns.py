@@ -156,12 +156,12 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
         name = _key_part(part)
         if name is None:
             raise Unsupported(
-                f"{what} on an expression, of a table that exists", hint="declare it in CREATE TABLE (… AS SELECT)"
+                f"{what} on an expression", hint="UNIQUE and KEY take expressions; a PRIMARY KEY takes columns"
             )
         if what != "index" and _has_prefix(part):
             raise Unsupported(
                 f'{what} on the beginning of column "{name}"',
-                hint="add a column that holds it, or declare a UNIQUE key in CREATE TABLE (… AS SELECT)",
+                hint="a UNIQUE key on it, or a generated column that holds it",
             )
         position = column_position(schema, name, part)
         if position in positions:

@@ -266,12 +266,6 @@ def unique_name(item: exp.UniqueColumnConstraint) -> str:
     return "" if item.this is None or item.this.this is None else str(item.this.this.name)
 
 
-def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[int, ...]:
-    """The columns of a ``KEY name (…)`` clause."""
-    refuse_other_index(item)
-    return key_columns(schema, item.expressions, "index")
-
-
 def refuse_other_index(item: exp.IndexColumnConstraint) -> None:
     """:raises Unsupported: it is FULLTEXT or SPATIAL."""
     kind = item.args.get("kind")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from domains.errors import AlreadyExists, SqlError, StillInUse, UnknownName, Unsupported
 from domains.language.types import ForeignKey, Kind, Reaction, SqlType, TableSchema
-from domains.store.storage import added_values
+from domains.store.widening import widening
 from migrations.catalog import Catalog, unknown
 from migrations.parse.reading import Parsed, exp, nodes
 from migrations.parse.writing import quote
@@ -246,7 +246,8 @@ def refuse_unread(
 ) -> None:
     """:raises Unsupported: a foreign key comes that stored rows cannot be checked by: a column of its table has values
     only once the change is made; or the parent, which the same change has altered, is stored without what it names."""
-    padding = dict(enumerate(added_values(before, after), len(before.columns)))
+    widen = widening(before, after)
+    padding = dict(enumerate(widen.constants, widen.width)) | dict.fromkeys(widen.computed, "")
     for key in after.foreign_keys:
         if not key.enforced or key in before.foreign_keys:
             continue

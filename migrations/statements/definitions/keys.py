@@ -19,14 +19,15 @@ from migrations.parse.reading import exp
 from migrations.statements.definitions.columns import key_columns
 from migrations.statements.definitions.conditions import with_check, without_check
 from migrations.statements.definitions.ddl import (
-    index_clause,
     limited,
+    refuse_other_index,
     unique_name,
     with_index,
     with_names,
     with_unique,
 )
 from migrations.statements.definitions.foreign_keys import without_foreign_key
+from migrations.statements.definitions.parts import with_late_parts
 from migrations.statements.definitions.sharded import check_keys
 from migrations.statements.names import checked, located
 
@@ -42,7 +43,9 @@ def with_key(schema: TableSchema, item: exp.Expr, shards: int) -> TableSchema:
     for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
         named = item.name if isinstance(item, exp.Constraint) else ""
         if isinstance(part, exp.IndexColumnConstraint):
-            schema = limited(with_index(schema, index_clause(schema, part), part.name or named))
+            refuse_other_index(part)
+            schema, columns = with_late_parts(schema, part.expressions, "index")
+            schema = limited(with_index(schema, columns, part.name or named))
         elif isinstance(part, exp.UniqueColumnConstraint):
             parts = part.this.expressions if part.this is not None else []
             schema = with_unique_key(schema, parts, unique_name(part) or named, shards)
@@ -60,7 +63,7 @@ def with_unique_key(schema: TableSchema, parts: Sequence[exp.Expr], name: str, s
 
     :raises SqlError: the table has several shards, and the key does not contain the column that decides them.
     """
-    columns = key_columns(schema, list(parts), "UNIQUE")
+    schema, columns = with_late_parts(schema, parts, "UNIQUE")
     if columns in (schema.primary_key, *schema.unique):
         return schema
     return limited(check_keys(with_names(with_unique(schema, columns, name)), shards))

@@ -1,20 +1,29 @@
-"""ALTER TABLE on a column that stays where it is: another name, DEFAULT, or a type that holds all of its values.
+"""ALTER TABLE on a column that is there: another name, DEFAULT, or type.
 
 A stored row is never rewritten: its columns keep their places, and rows that are stored, logged and archived are rows
-of the new schema too. So a type only ever widens, and what a column's DEFAULT is from now on says nothing of the rows
-that were stored before the column came (``TableColumn.initial``).
+of the new schema too. So what a column's DEFAULT is from now on says nothing of the rows that were stored before the
+column came (``TableColumn.initial``). A type that holds all values of the old one, stored as they are, takes its place.
+
+Any other type is a **new column behind all others**, which is shown where the old one was and has its name; the old one
+is dropped. What stored rows have in it is computed of the old one (``domains/store/widening.py``)::
+
+    (id, n INT, name)      ── MODIFY n VARCHAR(9) ──►      (id, n INT dropped, name, n VARCHAR(9) = text of the old n)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from domains.errors import AlreadyExists, SqlError, Unsupported
+from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.language.collating.collation import BINARY
+from domains.language.expressions import Field
+from domains.language.json_rows import stored_expression
 from domains.language.types import Kind, SqlType, TableColumn, TableSchema
 from migrations.parse.reading import exp
 from migrations.statements.definitions.columns import ColumnDeclaration, column_declaration, with_default
 from migrations.statements.definitions.conditions import refuse_read
+from migrations.statements.definitions.ddl import MOST_COLUMNS
+from migrations.statements.definitions.sharded import refuse_dropping
 from migrations.statements.names import checked, column_position
 
 
@@ -55,7 +64,7 @@ def default_changed(schema: TableSchema, action: exp.AlterColumn) -> TableSchema
 def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
     """MODIFY, and CHANGE with another name: the column is what the definition says, with its place.
 
-    :raises Unsupported: stored values might not fit, or would have to be computed anew.
+    :raises Unsupported: no value of the one type is one of the other, or the column's values decide where rows are.
     """
     definition = action.this
     declared = column_declaration(definition, schema.collation)
@@ -66,8 +75,9 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
     column = schema.columns[at]
     if declared.column.type != column.type:
         refuse_read(schema, at, "changed")
-    new = replace(_settled(column), name=column.name, type=declared.column.type)
     given = declared.column
+    is_kept = _holds(given.type, column.type)
+    new = replace(_settled(column), type=given.type) if is_kept else _computed(column, at, given.type)
     new = replace(
         new,
         nullable=given.nullable and at not in schema.shown_key,
@@ -76,7 +86,40 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
         default_now=given.default_now,
         on_update_now=given.on_update_now,
     )
-    return placed(_named(_with(schema, at, new), at, definition.name), at, definition.args.get("position"))
+    schema, at = (_with(schema, at, new), at) if is_kept else _moved(schema, at, new)
+    return placed(_named(schema, at, definition.name), at, definition.args.get("position"))
+
+
+def _computed(column: TableColumn, at: int, type: SqlType) -> TableColumn:
+    """The column as another one, whose values in stored rows are made of those at position ``at``."""
+    read = stored_expression(column.name, Field(at, column.type))
+    return replace(column, type=type, initial=None, has_initial=False, initial_of=read)
+
+
+def _moved(schema: TableSchema, at: int, new: TableColumn) -> tuple[TableSchema, int]:
+    """The schema with the column behind all others, and shown where it was; and its position.
+
+    :raises Unsupported: rows are stored or spread by it.
+    """
+    shown = f'column "{schema.title}.{new.name}"'
+    refuse_dropping(schema, at)
+    if at in schema.primary_key:
+        raise Unsupported(
+            f"{new.type} for {shown}, which is {schema.columns[at].type} and in the PRIMARY KEY, by which "
+            "rows are stored",
+            hint="CREATE TABLE … AS SELECT makes a new table with it",
+        )
+    if len(schema.columns) >= MOST_COLUMNS:
+        raise LimitExceeded(f"{shown} would be column {MOST_COLUMNS + 1}", hint="dropped ones count, and changed ones")
+    to = len(schema.columns)
+    gone = replace(schema.columns[at], dropped=True, auto_increment=False)
+    columns = (*schema.columns[:at], gone, *schema.columns[at + 1 :], new)
+    order = tuple([to if place == at else place for place in schema.live()])
+    unique, indexes = (
+        tuple([tuple([to if place == at else place for place in key]) for key in keys])
+        for keys in (schema.unique, schema.indexes)
+    )
+    return replace(schema, columns=columns, order=order, unique=unique, indexes=indexes), to
 
 
 def placed(schema: TableSchema, at: int, place: exp.Expr | None) -> TableSchema:
@@ -111,16 +154,11 @@ def _refuse_other_kinds(schema: TableSchema, at: int, declared: ColumnDeclaratio
         raise Unsupported(f"MODIFY of {shown} that gives or takes AUTO_INCREMENT", hint="make a new table and copy")
     if given.on_update_now and schema.shard_by == at:
         raise Unsupported(f"ON UPDATE CURRENT_TIMESTAMP for {shown}, by which the table is sharded")
-    if given.type.collation is not column.type.collation:
-        raise Unsupported(
-            f"collation {given.type.collation or BINARY} for {shown}, which has {column.type.collation or BINARY}",
-            hint=f"name the one that it has: … COLLATE {column.type.collation or BINARY}",
-        )
-    if not _holds(given.type, column.type):
+    if not _holds(given.type, column.type) and _family(given.type) not in _CONVERTED[_family(column.type)]:
         raise Unsupported(
             f"{given.type} for {shown}, which is {column.type}",
-            hint=f"a type that holds all its values, or ADD COLUMN {column.name}_2 {given.type}, UPDATE … SET "
-            f"{column.name}_2 = {column.name}, DROP COLUMN {column.name} and RENAME COLUMN",
+            hint=f"ADD COLUMN {column.name}_2 {given.type}, UPDATE … SET {column.name}_2 = an expression of "
+            f"{column.name}, DROP COLUMN {column.name} and RENAME COLUMN",
         )
 
 
@@ -130,6 +168,8 @@ def _holds(new: SqlType, old: SqlType) -> bool:
         return True
     own = {type.name.split("(")[0] for type in (new, old)}
     if new.kind is not old.kind or (len(own) > 1 and own & _OF_THEIR_OWN):
+        return False
+    if (new.collation or BINARY) is not (old.collation or BINARY):
         return False
     if new.low is not None and (old.low is None or old.low < new.low):
         return False
@@ -149,6 +189,29 @@ def _holds(new: SqlType, old: SqlType) -> bool:
 
 _OF_THEIR_OWN = frozenset(("YEAR", "BIT", "ENUM", "SET", "JSON"))
 """Types whose values are shown, taken or ordered as those of no other of their kind."""
+
+
+def _family(type: SqlType) -> str:
+    """The kind of values, where some are taken and shown otherwise than others of their kind."""
+    own = type.name.split("(")[0]
+    return own if own in _OF_THEIR_OWN else type.kind.name
+
+
+_NUMBERS = ("INTEGER", "DOUBLE", "DECIMAL")
+_CONVERTED: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_NUMBERS, frozenset((*_NUMBERS, "TEXT"))),
+    "TEXT": frozenset((*_NUMBERS, "TEXT", "BLOB", "DATE", "DATETIME", "TIME", "ENUM", "SET", "JSON")),
+    "BLOB": frozenset(("TEXT", "BLOB")),
+    "DATE": frozenset(("TEXT", "DATETIME")),
+    "DATETIME": frozenset(("TEXT", "DATE")),
+    "TIME": frozenset(("TEXT",)),
+    "YEAR": frozenset(("TEXT", "INTEGER")),
+    "BIT": frozenset(("INTEGER", "BIT")),
+    "ENUM": frozenset(("TEXT", "ENUM")),
+    "SET": frozenset(("TEXT", "SET")),
+    "JSON": frozenset(("TEXT",)),
+}
+"""Kinds of which a value is made of one of another kind as an UPDATE would make it, and as MySQL's MODIFY does."""
 
 
 def _settled(column: TableColumn) -> TableColumn:

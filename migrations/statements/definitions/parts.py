@@ -5,8 +5,9 @@ statement sees::
 
     UNIQUE KEY u (a(10), (LOWER(b)))   ──►   unique over (LEFT(a, 10), LOWER(b)), shown as it was written
 
-So what a key says is true of every row, whoever writes it. Stored rows have no value of a column that comes, so these
-keys come with their table. (A KEY on the beginning of a column is one on the whole column, which finds the same rows.)
+So what a key says is true of every row, whoever writes it. In a table that is there already, stored rows have in it
+what is computed of them (``domains/store/widening.py``). (A KEY on the beginning of a column is one on the whole
+column, which finds the same rows.)
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ def with_parts(schema: TableSchema, parts: Sequence[exp.Expr], what: str) -> tup
         else:
             key.append(next(columns))
     return schema, tuple(key)
+
+
+def with_late_parts(schema: TableSchema, parts: Sequence[exp.Expr], what: str) -> tuple[TableSchema, Columns]:
+    """:func:`with_parts` of a table that may have rows."""
+    wide, key = with_parts(schema, parts, what)
+    stored = len(schema.columns)
+    hidden = [replace(column, initial_of=column.generated) for column in wide.columns[stored:]]
+    return replace(wide, columns=(*schema.columns, *hidden)), key
 
 
 def _column(part: exp.Expr) -> exp.Expr:

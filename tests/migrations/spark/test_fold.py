@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pyspark.sql import SparkSession
 from domains.archive.manifest import ArchiveGap, NotArchivedYet, SegmentCorrupt, SegmentMissing, SegmentTruncated
 from domains.archive.rows import WEIGHT
 from domains.errors import HeadraceError
+from domains.language.durations import micros_of
 from domains.language.types import (
     BIGINT,
     BLOB,
@@ -25,11 +28,14 @@ from domains.language.types import (
     TableColumn,
     TableSchema,
 )
+from domains.store.widening import widening
 from migrations.backfill.spark import segments
 from migrations.backfill.spark.fold import ShardAt, as_relation, fold, stored_names
 from migrations.backfill.spark.reporting import error_of
 from migrations.backfill.spark.segments import ArchiveFiles
+from migrations.catalog import Catalog
 from tests.migrations.spark.written_archive import WrittenShard
+from tests.migrations.statement_catalog import perform
 
 PRICE = SqlType(Kind.DECIMAL, "DECIMAL(6,2)", length=6, scale=2)
 VOTES = TableSchema("votes", (TableColumn("user", BIGINT), TableColumn("story", BIGINT)), primary_key=(0, 1))
@@ -194,3 +200,34 @@ def test_gap_and_position_beyond(spark: SparkSession, tmp_path: Path) -> None:
         rows_at(spark, tmp_path, (written, 6))
     with pytest.raises(NotArchivedYet, match="ends at 6, before 7"):
         rows_at(spark, tmp_path, (written, 7))
+
+
+def test_a_column_that_came_later_is_computed_as_the_engine_computes_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Also of rows that had no such value, and are gone; of every type that Spark has in another way."""
+    text = """CREATE TABLE t (a VARCHAR(30), d VARCHAR(30));
+        ALTER TABLE t MODIFY a BIGINT UNSIGNED, ADD COLUMN b DECIMAL(22,2) AS (a / 4), MODIFY d DATETIME;
+        ALTER TABLE t ADD COLUMN e DATE AS (DATE(d)), ADD COLUMN f TIME AS (TIME(d)), ADD g TEXT AS (CONCAT(a, d))"""
+    before = perform(text.split(";")[0], Catalog()).table("t")
+    after = perform(text, Catalog()).table("t")
+    written = WrittenShard(tmp_path, before)
+    short: list[Row] = [("x", "never"), ("18446744073709551615", "2020-01-31 05:06:07"), ("3", None), (None, None)]
+    written.log(1, 5, [(at, row, 1) for at, row in enumerate(short, 1)])
+    written.log(6, 6, [(6, short[0], -1)])
+    written.alter(after)
+    widen = widening(before, after)
+    written.log(7, 8, [(7, widen(short[2]), -1), (8, widen(("7", "2020-02-01")), 1)])
+    expected = [widen(short[1]), widen(short[3]), widen(("7", "2020-02-01 00:00:00"))]
+    live = [tuple(row[at] for at in after.live()) for row in expected]
+
+    def shown(found: Iterable[tuple[object, ...]]) -> list[tuple[str, ...]]:
+        return sorted(tuple(_told(value) for value in row) for row in found)
+
+    assert shown(rows_at(spark, tmp_path, (written, 8))) == shown(live)
+    for columns in ((5,), (0, 6), (4, 7)):
+        found = columns_at(spark, written, 8, *columns)
+        assert shown(found) == shown([(*[row[at] for at in columns], 1) for row in expected]), columns
+
+
+def _told(value: object) -> str:
+    """A TIME is its microseconds to Spark."""
+    return str(micros_of(value) if isinstance(value, timedelta) else value)
