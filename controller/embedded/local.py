@@ -35,7 +35,7 @@ from worker.archive.options import ArchiveOptions
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import shards_of
-from worker.service.system import bytes_beyond
+from worker.service.system import bytes_beyond, make_private
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
@@ -90,6 +90,7 @@ class LocalDeployment(Serving):
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
+            make_private(path)
         except OSError as error:
             raise StorageFailure(f'cannot make the data directory "{path}": {error.strerror}') from error
         if (path / CLUSTER).exists():

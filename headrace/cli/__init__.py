@@ -6,6 +6,7 @@ A command's module declares its options and says what it prints; the rest is in 
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from io import TextIOWrapper
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.serving.last_words import is_unheard
 from headrace.shadowed import check_packages
-from worker.service.system import end_at_once, stop_signals
+from worker.service.system import PRIVATE, end_at_once, stop_signals
 
 if TYPE_CHECKING:
     from headrace.cli.commands import app
@@ -27,6 +28,7 @@ ENDLESS = ("serve", "up", "api", "worker", "controller")
 
 def main() -> None:
     """The ``headrace`` command."""
+    os.umask(PRIVATE)
     if sys.argv[1:2] and sys.argv[1] in ENDLESS:
         for each in stop_signals():
             signal.signal(each, end_at_once)

@@ -24,6 +24,7 @@ from headrace.serving.listening import StartFailed
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import deployment_of
 from worker.service.shards import machine, started_at
+from worker.service.system import make_private
 from zookeeper.authority import ClusterAuthority
 from zookeeper.server import size_of
 
@@ -117,6 +118,7 @@ class ClusterDirectory:
         """
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
             lock = (self.path / "up.lock").open("a+")
         except OSError as error:
             raise StartFailed(f'cannot use the data directory "{self.path}": {error.strerror or error}') from error

@@ -46,7 +46,7 @@ def settings_of(words: list[str]) -> Settings:
 def check_part(kind: str, settings: Settings, grace: float) -> None:
     """What the command itself looks at when it starts, and how long it may take to stop."""
     assert settings.zookeeper is not None
-    if kind == "api":
+    if kind in ("api", "serve"):
         assert grace >= settings.read_timeout + GRACE_SECONDS
         return
     check_name(settings.name or "", kind)
@@ -78,17 +78,27 @@ def test_a_unit_starts_its_part(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     # It may write here and nowhere else, whatever the settings say; and what they say is relative to it.
     assert told["StateDirectory"] == ["headrace"]
     assert told["WorkingDirectory"] == ["/var/lib/headrace"]
-    assert kind != "worker" or settings.data == Path("/var/lib/headrace")
+    assert kind not in ("worker", "serve") or settings.data == Path("/var/lib/headrace")
+    assert (told["UMask"], told["StateDirectoryMode"]) == (["0077"], ["0700"])
 
 
 def test_there_is_a_unit_for_each_part() -> None:
-    assert [path.stem for path in UNITS] == ["headrace-api", "headrace-controller", "headrace-worker"]
+    assert [path.stem for path in UNITS] == ["headrace-api", "headrace-controller", "headrace-serve", "headrace-worker"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
 def test_systemd_takes_the_units() -> None:
     done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_is_hardly_exposed(path: Path) -> None:
+    """Less than 3 of 10. The rest is the network, which it is for."""
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=29", "--no-pager", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # --- containers -------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from worker.protocol.messages import Role
 from worker.service.archiving import start_archiver
 from worker.service.cycles import CycleCollector
 from worker.service.server import WorkerServer
-from worker.service.system import COUNT_SECONDS, bytes_beyond, expect_long_lives, stop_signals, unless
+from worker.service.system import COUNT_SECONDS, bytes_beyond, expect_long_lives, make_private, stop_signals, unless
 from worker.wire.connection import greeting
 from worker.wire.peers import Peers
 from worker.wire.server import WireServer, serve
@@ -190,6 +190,7 @@ async def running(
     name, host = _called(settings)
     with as_headrace_errors():
         settings.data.mkdir(parents=True, exist_ok=True)
+        make_private(settings.data)
         directory = claim(settings.data, authority.deployment, authority.deployment_id)
     incarnation = time.time_ns() // 1_000_000  # A restart takes longer than a millisecond.
     readers = settings.data / "workers" / name / f"readers-{incarnation}"

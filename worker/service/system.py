@@ -10,6 +10,8 @@ that come of exceptions and tasks are young when they go.
 
 **Open files.** RocksDB fails with "Too many open files" wherever it meets the limit, perhaps in the middle of a write.
 So the need is compared with the limit before shards are opened, and the soft limit is raised up to the hard one.
+
+**Files** are for the user of the process alone: a umask for those to come, a look at those that are there.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import ctypes
 import gc
 import logging
 import os
+import re
 import resource
 import signal
+import stat
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -167,6 +171,53 @@ def _used(limit: int) -> int:
         return len(os.listdir("/dev/fd"))
     except OSError:
         return limit  # The limit is reached: not even a listing can be opened.
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+PRIVATE = 0o077
+"""The umask of every command: what it writes has the rows in it, and is for its own user."""
+_OWN = re.compile(r"base.*|shards?|readers.*|recipe\..*|deployment\.json|workers|logs|up\..*|zookeeper.*|automatic.*")
+"""The names in a data directory that are Headrace's. A directory in which somebody starts it may have others."""
+
+
+def make_private(directory: Path) -> None:
+    """Take a data directory, and what is Headrace's in it, from other users: earlier versions made it readable. Says so
+    in the log where the directory itself was open to them.
+
+    One that is not this user's, or that all write to (``/tmp``), is only warned of."""
+    found = directory.stat()
+    if not found.st_mode & PRIVATE:
+        return
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
+        _log.warning('the data directory "%s" may be read by other users, and is left so: it is not ours', directory)
+        return
+    changed = 0
+    for each in os.scandir(directory):
+        if _OWN.fullmatch(each.name):
+            changed += _take_from_others(Path(each.path))
+    directory.chmod(stat.S_IMODE(found.st_mode) & ~PRIVATE)  # Last: it says that all in it is done.
+    if changed:
+        _log.warning(
+            'other users could read "%s"; it and %d files and folders in it are private now', directory, changed
+        )
+
+
+def _take_from_others(path: Path) -> int:
+    """How many were open to them. Links are left, since what they lead to may be anything."""
+    changed = 0
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            changed += sum([_take_from_others(each) for each in path.iterdir()])
+        if (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and mode & PRIVATE:
+            path.chmod(stat.S_IMODE(mode) & ~PRIVATE)
+            changed += 1
+    except FileNotFoundError:
+        pass  # Another process has removed it.
+    except PermissionError as error:
+        _log.warning('"%s" stays readable by other users: %s', path, error.strerror)
+    return changed
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------
