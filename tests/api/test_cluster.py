@@ -35,7 +35,6 @@ from worker.protocol.messages import ConnectionLost, Role, WriteRequest
 from worker.rocks.table import RocksTable
 from worker.wire.connection import greeting
 from zookeeper.memory import MemoryZooKeeper
-from zookeeper.registration import ControllerDescriptor
 
 SCHEMA = """
 CREATE TABLE items (id BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, n BIGINT NOT NULL DEFAULT 0);
@@ -472,14 +471,9 @@ async def test_a_worker_that_was_started_anew_is_not_drained(cluster: InProcess)
 
 
 async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
-    authority = cluster.zookeeper.authority()
-    await authority.start()
-    cluster.around.push_async_callback(authority.close)
-    candidacy = authority.candidate(ControllerDescriptor("c9", "host", 7070, 1))
-    await candidacy.elected()
     await cluster.directory.refresh()
-    assert (await cluster.status())["cluster"]["leader"] == {"name": "c9", "host": "host", "port": 7070}
-    await candidacy.resign()
+    assert (await cluster.status())["cluster"]["leader"] == {"name": "leader", "host": "127.0.0.1", "port": 1}
+    await cluster.leader.candidacy.resign()
     await cluster.directory.refresh()
     assert (await cluster.status())["cluster"]["leader"] is None
     assert cluster.directory.leader is not None, "who may be asked: an election may be over before it is heard of"

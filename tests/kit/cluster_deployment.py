@@ -27,7 +27,7 @@ from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, P
 from worker.reader_map import ReaderClient
 from worker.service.process import Worker, running
 from worker.wire.connection import Connection, connect, greeting
-from zookeeper.authority import ClusterAuthority
+from zookeeper.authority import ClusterAuthority, Election
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor
 
@@ -45,6 +45,7 @@ class PlainLeader:
         self.epoch = 1
         self.state = State(shards=SHARDS)
         self.decided: ClusterState
+        self.candidacy: Election
         self._authority = authority
         self._workers = workers
         self._connections: dict[str, Connection] = {}
@@ -53,6 +54,8 @@ class PlainLeader:
         self._turn = asyncio.Lock()
 
     async def first_start(self) -> None:
+        self.candidacy = self._authority.candidate(ControllerDescriptor("leader", "127.0.0.1", 1, 1))
+        await self.candidacy.elected()
         names = [worker.descriptor.name for worker in self._workers]
         hello = greeting(self._authority.deployment, Role.CONTROLLER, "leader", 1)
         for worker in self._workers:
@@ -208,7 +211,6 @@ async def open_cluster(
     leader = PlainLeader(first, workers)
     leading = Leading(first, SHARDS, WORKERS)
     if plain:
-        await first.candidate(ControllerDescriptor("leader", "127.0.0.1", 1, 1)).elected()
         await leader.first_start()
     else:
         await leading.begin(around)
