@@ -30,8 +30,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from migrations.statements.statement import SelectStatement
+if TYPE_CHECKING:  # Settings name the mode, and a command or a worker that reads them has no use for the parser.
+    from migrations.statements.statement import SelectStatement
 
 KEEP_CALLS = 4
 """A page that is loaded four times is loaded a fifth time; three could be somebody who tries something out."""
