@@ -21,13 +21,12 @@ from functools import lru_cache
 
 from domains.errors import TypeViolation
 from domains.language import documents, durations
-from domains.language.exact import MAX_DIGITS, rounded, text_of_double
-from domains.language.functions.conversion import text_of, text_of_decimal
+from domains.language.exact import MAX_DIGITS, rounded, text_of_decimal, text_of_double
 from domains.language.json_rows import json_encoder, json_value
 from domains.language.temporal import canonical_date, canonical_datetime, utc_text
 from domains.language.types import BLOB, YEAR, Column, Kind, Row, SqlType, Value
 
-__all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "named_value", "row_coercer", "text_of"]
+__all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "named_value", "row_coercer"]
 
 _DECIMAL_TEXT = re.compile(r"[+-]?([0-9]{1,65}(\.[0-9]{0,65})?|\.[0-9]{1,65})")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")

@@ -10,9 +10,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from domains.language.durations import text_of_time
-from domains.language.exact import text_of_double
+from domains.language.exact import text_of_decimal, text_of_double
 from domains.language.expressions import Call, Constant, Expression, Field
-from domains.language.functions.conversion import text_of_decimal
 from domains.language.types import Value
 
 _BINARY = {

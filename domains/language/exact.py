@@ -67,3 +67,7 @@ def text_of_double(value: float) -> str:
     if exponent >= 0:
         return prefix + text + "0" * exponent
     return f"{prefix}{text[:point]}.{text[point:]}"
+
+
+def text_of_decimal(value: Decimal) -> str:
+    return format(value, "f")

@@ -18,10 +18,10 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from operator import gt, lt
 from typing import Any
 
-from domains.language.coercion import text_of
 from domains.language.collating.collation import Keyed, collated, keyed
 from domains.language.documents import member_of, object_text, sorted_members
 from domains.language.encoding import encode_order
+from domains.language.functions.conversion import text_of
 from domains.language.functions.numeric import MASK
 from domains.language.types import TEXT, Delta, Kind, SqlType, Value
 from domains.plan.deltas import key_function

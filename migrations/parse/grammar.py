@@ -92,6 +92,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     **_same("this", exp.From, exp.Where, exp.Having),
     exp.Join: frozenset(("this", "on", "using", "side", "kind", "method")),
     exp.Lateral: frozenset(("this", "alias")),
+    exp.JSONValue: frozenset(("this", "path", "returning", "on_condition")),
     exp.JSONTable: frozenset(("this", "path", "schema")),
     exp.JSONSchema: frozenset(("expressions",)),
     exp.JSONColumnDef: frozenset(("this", "kind", "path", "exists", "ordinality", "nested_schema", "on_condition")),

@@ -239,15 +239,17 @@ class Parser(MySQLParser):
         return insert
 
     def _json_value(self) -> exp.Expr:
-        """``JSON_VALUE(document, path RETURNING type)`` is a CAST; what it says of errors is for the grammar."""
+        """A plain call where nothing follows the path."""
         arguments = self._parse_csv(self._parse_assignment)
-        value: exp.Expr = _called("JSON_VALUE", *arguments)
+        type = None
         if self._match_text_seq("RETURNING"):
             type = self._parse_types(check_func=False, schema=False, allow_identifiers=False)
-            value = exp.Cast(this=value, to=type)
-        if self._curr and self._curr.text.upper() in ("NULL", "DEFAULT", "ERROR"):
-            raise Unsupported("JSON_VALUE with ON EMPTY or ON ERROR", hint="COALESCE(JSON_VALUE(…), value)")
-        return value
+            self._expect(type, "a type")
+        conditions = self._json_conditions()
+        if type is None and conditions is None:
+            return _called("JSON_VALUE", *arguments)
+        self._expect(len(arguments) == 2, "a document and a path")
+        return exp.JSONValue(this=arguments[0], path=arguments[1], returning=type, on_condition=conditions)
 
     def _parse_lateral(self) -> exp.Lateral | None:
         """JSON_TABLE as well, which may read what stands before it in FROM. sqlglot's own reading of it knows few of
@@ -262,6 +264,12 @@ class Parser(MySQLParser):
         self._match_r_paren()
         table = exp.JSONTable(this=document, path=path, schema=columns)
         return exp.Lateral(this=table, alias=self._parse_table_alias())
+
+    def _parse_alter_table_rename(self) -> Any:
+        """sqlglot knows no other word than TO before a table's name."""
+        if self._match_set((TokenType.ALIAS, TokenType.EQ)):
+            return self.expression(exp.AlterRename(this=self._parse_table(schema=True)))
+        return super()._parse_alter_table_rename()  # type: ignore[no-untyped-call]
 
     def _expect(self, found: object, what: str) -> None:
         if not found:
@@ -303,7 +311,7 @@ class Parser(MySQLParser):
     def _json_conditions(self) -> exp.OnCondition | None:
         """``NULL | ERROR | DEFAULT value``, ``ON EMPTY`` and ``ON ERROR``, each once."""
         found: dict[str, exp.Expr | None] = {}
-        while self._curr.text.upper() in ("NULL", "ERROR", "DEFAULT"):
+        while self._curr and self._curr.text.upper() in ("NULL", "ERROR", "DEFAULT"):
             word = self._curr.text.upper()
             self._advance()
             value = {"NULL": exp.null, "ERROR": lambda: exp.var("ERROR"), "DEFAULT": self._parse_unary}[word]()

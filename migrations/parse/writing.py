@@ -300,6 +300,13 @@ def _json_table(node: exp.Expr) -> str:
     return f"JSON_TABLE({_text(node.this)}, {_text(node.args['path'])} {_text(node.args['schema'])})"
 
 
+def _json_value(node: exp.Expr) -> str:
+    returning, conditions = node.args.get("returning"), node.args.get("on_condition")
+    type = "" if returning is None else f" RETURNING {_cast_type(returning)}"
+    tail = "" if conditions is None else _text(conditions)
+    return f"JSON_VALUE({_text(node.this)}, {_text(node.args['path'])}{type}{tail})"
+
+
 def _json_column(node: exp.Expr) -> str:
     arguments = node.args
     if arguments.get("nested_schema") is not None:
@@ -447,6 +454,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.Select: _select,
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _union),
     exp.Lateral: _lateral,
+    exp.JSONValue: _json_value,
     exp.JSONTable: _json_table,
     exp.JSONSchema: lambda node: f"COLUMNS ({_list(node.expressions)})",
     exp.JSONColumnDef: _json_column,

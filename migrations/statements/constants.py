@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from domains.errors import BadRequest, Unsupported
 from domains.language.coercion import coerce
-from domains.language.coercion import text_of as shown
 from domains.language.expressions import Constant, Expression
+from domains.language.functions.conversion import text_of as shown
 from domains.language.rewriting import fold
 from domains.language.temporal import utc_text
 from domains.language.types import BLOB, DATETIME, DOUBLE, TIME, TableColumn, Value, decimal_type

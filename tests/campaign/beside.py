@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import re
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ import duckdb
 
 from domains.errors import LimitExceeded, Unsupported
 from loadgen.bench import servers
-from tests.campaign.nested import FOR_DUCKDB, TABLES, Nested, Nester
+from tests.campaign.nested import FOR_DUCKDB, TABLES, VALUE_FOR_MARIADB, Nested, Nester
 from tests.campaign.simulated import simulated
 from tests.campaign.subject import Setting, Subject
 
@@ -45,6 +46,11 @@ def _for_duckdb(text: str) -> str:
     for ours, theirs in FOR_DUCKDB.items():
         text = text.replace(ours, theirs)
     return text
+
+
+def _column_of_table(value: re.Match[str]) -> str:
+    document, path, on = value.groups()
+    return f"(SELECT jv.v FROM JSON_TABLE({document}, '$' COLUMNS (v BIGINT PATH '{path}'{on})) jv)"
 
 
 class Judges:
@@ -77,7 +83,7 @@ class Judges:
     async def answer(self, query: Nested, text: str) -> Bag:
         if query.is_beyond_mariadb:
             return bag(self._duck.execute(_for_duckdb(text)).fetchall())
-        await self._cursor.execute(text)
+        await self._cursor.execute(VALUE_FOR_MARIADB.sub(_column_of_table, text))
         return bag(await self._cursor.fetchall())
 
 

@@ -6,6 +6,7 @@ view, as a view by one of its columns, and without a view (``beside.py``).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
 
@@ -19,6 +20,11 @@ WINDOWS = (
 )
 """Window functions that stand for one of each kind of frame's upkeep; of ties only what does not depend on their order.
 """
+VALUE = "JSON_VALUE({document}, '{path}' RETURNING SIGNED{on})"
+VALUE_FOR_MARIADB = re.compile(
+    r"JSON_VALUE\((.*?), '([^']*)' RETURNING SIGNED((?: DEFAULT '?\d+'? ON (?:EMPTY|ERROR))*)\)"
+)
+"""MariaDB's JSON_VALUE has a path and no more; its JSON_TABLE says the same of a column."""
 FOR_DUCKDB = {"JSON_LENGTH(JSON_ARRAYAGG(": "LEN(LIST("}
 COMPARISONS = ("=", "=", "=", "<>", "<", "<=", ">", ">=")
 
@@ -46,7 +52,7 @@ class Nested:
 
     @property
     def is_beyond_duckdb(self) -> bool:
-        return "WITH ROLLUP" in self.whole or "JSON_TABLE" in self.whole
+        return any(word in self.whole for word in ("WITH ROLLUP", "JSON_TABLE", "JSON_VALUE"))
 
 
 Columns = list[str]
@@ -237,7 +243,19 @@ class Nester:
             return f"COALESCE({random.choice(columns)}, {random.randint(0, 3)})"
         if outer and random.random() < 0.1:
             return random.choice(outer)
+        if random.random() < 0.07:
+            return self._of_document(columns)
         return random.choice(columns)
+
+    def _of_document(self, columns: Columns) -> str:
+        random = self.random
+        x, y = (random.choice(columns) for _ in range(2))
+        documents = (f"JSON_ARRAY({x}, JSON_ARRAY({y}))", f"JSON_OBJECT('k', {x}, 'l', IF({y} > 1, 'no', '2'))")
+        on = random.choice(
+            ("", " DEFAULT 7 ON EMPTY", " DEFAULT '8' ON ERROR", " DEFAULT 7 ON EMPTY DEFAULT 8 ON ERROR")
+        )
+        path = random.choice(("$[0]", "$[1]", "$.k", "$.l"))
+        return VALUE.format(document=random.choice(documents), path=path, on=on)
 
     def _scalar(self, depth: int, outer: Columns) -> str:
         """One row in any case: an aggregate without GROUP BY, or the first row."""

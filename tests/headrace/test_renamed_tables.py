@@ -97,7 +97,7 @@ def test_all_doors_know_the_new_name_and_no_other(tmp_path: Path) -> None:
         )
         db.table("a").insert({"id": 1, "n": 1})
         assert rows(db, "SELECT n FROM a WHERE id = 1") == [(1,)]
-        db.execute("ALTER TABLE a RENAME b")
+        db.execute("ALTER TABLE a RENAME AS c; ALTER TABLE c RENAME = `as`; ALTER TABLE `as` RENAME b")
         db.table("b").insert([{"id": 2, "n": 2}])
         db.table("b").update({"id": 2}, {"n": 3})
         assert (

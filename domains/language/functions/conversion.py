@@ -17,7 +17,7 @@ from typing import Any
 from domains.errors import Unsupported
 from domains.language import documents
 from domains.language.durations import document_of_time, integer_of_time, of_moment, of_number, of_text, text_of_time
-from domains.language.exact import MAX_DIGITS, rounded, rounded_integer, text_of_double
+from domains.language.exact import MAX_DIGITS, rounded, rounded_integer, text_of_decimal, text_of_double
 from domains.language.temporal import canonical_date, canonical_datetime, datetime_of_number
 from domains.language.types import Kind, SqlType, Value
 
@@ -95,10 +95,6 @@ def _saturated(value: Decimal, scale: int) -> Decimal:
     if value and value.adjusted() >= MAX_DIGITS:
         value = Decimal((value.is_signed(), (9,) * MAX_DIGITS, 0))
     return rounded(value, scale)
-
-
-def text_of_decimal(value: Decimal) -> str:
-    return format(value, "f")
 
 
 def _number_of_document(text: str) -> int | float | Decimal:

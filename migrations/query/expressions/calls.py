@@ -49,9 +49,9 @@ AGGREGATES = frozenset(
 OPERATORS = frozenset(
     "and or not xor in between case cast is_null is_not_null is_true is_false eq ne lt le gt ge null_safe_eq "  # noqa: SIM905
     "add subtract multiply divide quotient int_divide modulo negate bit_and bit_or bit_xor bit_not shift_left "
-    "shift_right like".split()
+    "shift_right like json_value_as".split()
 )
-"""Functions of the engine that SQL writes as operators: their names are no functions of MySQL's."""
+"""Functions of the engine that SQL writes as operators, or with clauses: their names are no functions of MySQL's."""
 
 VOLATILE = frozenset(
     ["rand", "uuid", "uuid_short", "random_bytes", "sleep", "last_insert_id", "connection_id", "row_count"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from domains.errors import SqlError, Unsupported
-from domains.language.documents import NotJson, canonical
+from domains.errors import SqlError, TypeViolation, Unsupported
+from domains.language.documents import NotJson, canonical, parsed
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.functions import UNSIGNED, call
 from domains.language.functions.json.paths import is_single, path_of
 from domains.language.functions.json.reading import MODES
-from domains.language.types import BOOL, JSON, TEXT, Kind
+from domains.language.functions.json.table import fitting
+from domains.language.rewriting import fold
+from domains.language.types import BOOL, JSON, TEXT, Kind, SqlType, Value
+from migrations.parse.reading import exp
 from migrations.query.relation import Sorting
 
 _CHANGES = ("json_set", "json_insert", "json_replace", "json_array_append", "json_array_insert")
@@ -95,6 +98,48 @@ def as_document(e: Expression) -> Expression:
         return e
     _check_document("JSON_TABLE", e)
     return as_json(e)
+
+
+def conditions(
+    node: exp.Expr, type: SqlType, place: str, translate: Callable[[exp.Expr], Expression]
+) -> tuple[Value, Value]:
+    """The values of ON EMPTY and ON ERROR, of a type: a text is JSON, and itself where it is none.
+
+    :raises SqlError: one is not constant, or does not fit.
+    :raises Unsupported: it is ERROR.
+    """
+    given = node.args.get("on_condition")
+    if given is None:
+        return None, None
+    on_empty, on_error = (_given(given.args.get(on), type, place, translate) for on in ("empty", "error"))
+    return on_empty, on_error
+
+
+def _given(node: exp.Expr | None, type: SqlType, place: str, translate: Callable[[exp.Expr], Expression]) -> Value:
+    if node is None or isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Var):
+        raise Unsupported(
+            "ERROR ON EMPTY and ERROR ON ERROR", hint="NULL or DEFAULT … ON ERROR: an answer is kept, and no error is"
+        )
+    e = fold(translate(node))
+    if not isinstance(e, Constant):
+        raise SqlError(f"{place}: DEFAULT wants a constant")
+    if isinstance(e.value, str):
+        try:
+            return fitted(parsed(e.value), type, place)
+        except NotJson:
+            if type.kind is Kind.JSON:
+                raise SqlError(f"{place}: DEFAULT {e.value[:40]!r} is no JSON") from None
+    return fitted(e.value, type, place)
+
+
+def fitted(value: object, type: SqlType, place: str) -> Value:
+    """:raises SqlError: it does not fit."""
+    try:
+        return fitting(value, type)
+    except (TypeViolation, NotJson) as error:
+        raise SqlError(f"{place}: {error}") from None
 
 
 def sorting(e: Expression, descending: bool) -> Sorting:

@@ -272,6 +272,17 @@ def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     return functions.call("cast", argument, type=target)
 
 
+def _json_value(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    """The values of ON EMPTY and ON ERROR say the type."""
+    returning = node.args.get("returning")
+    type = TEXT if returning is None else literals.cast_target(returning)
+    fallbacks = documents.conditions(node, type, "JSON_VALUE", lambda part: scalar(part, scope, setting))
+    arguments = documents.prepared(
+        "json_value", [scalar(node.this, scope, setting), scalar(node.args["path"], scope, setting)]
+    )
+    return call("json_value_as", *arguments, *(Constant(value, type) for value in fallbacks))
+
+
 def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     name, parts = calls.spelled(node)
     if isinstance(node, exp.Anonymous) and node.name.lower() in calls.OPERATORS - calls.AGGREGATES:
@@ -428,6 +439,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Scope, Setting], Expression]
     exp.If: _if,
     exp.Coalesce: _coalesce,
     exp.Cast: _cast,
+    exp.JSONValue: _json_value,
     exp.Concat: _concatenation,
     exp.Collate: _collate,
     exp.Placeholder: _placeholder,

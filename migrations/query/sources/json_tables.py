@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from domains.errors import SqlError, TypeViolation, Unsupported
-from domains.language.documents import NotJson, parsed
-from domains.language.expressions import Constant
+from domains.errors import SqlError, Unsupported
 from domains.language.functions.json.paths import Everything, Path, is_single, path_of
 from domains.language.functions.json.table import (
     ExistsColumn,
@@ -14,12 +12,10 @@ from domains.language.functions.json.table import (
     JsonLevel,
     OrdinalColumn,
     PathColumn,
-    fitting,
 )
-from domains.language.rewriting import fold
-from domains.language.types import Kind, SqlType, Value
 from migrations.parse.reading import exp
 from migrations.parse.types import sql_type
+from migrations.query.expressions.documents import conditions, fitted
 from migrations.query.expressions.scalar import scalar
 from migrations.query.expressions.scope import Scope
 
@@ -65,14 +61,14 @@ def _column(column: exp.Expr) -> JsonColumn:
         return JsonLevel(path, tuple(map(_column, nested.expressions)))
     type = sql_type(arguments["kind"])
     if arguments.get("exists"):
-        return ExistsColumn(path, type, _fitted(1, type, column.name), _fitted(0, type, column.name))
+        return ExistsColumn(path, type, *(fitted(value, type, _place(column)) for value in (1, 0)))
     if not is_single(path):
         raise Unsupported("a column of JSON_TABLE whose path may name several values", hint="NESTED PATH … COLUMNS (…)")
-    conditions = arguments.get("on_condition")
-    on_empty, on_error = (
-        None if conditions is None else _given(conditions.args.get(on), type, column.name) for on in ("empty", "error")
-    )
-    return PathColumn(path, type, on_empty, on_error)
+    return PathColumn(path, type, *conditions(column, type, _place(column), lambda node: scalar(node, Scope(()))))
+
+
+def _place(column: exp.Expr) -> str:
+    return f'column "{column.name}" of JSON_TABLE'
 
 
 def _path(node: exp.Expr) -> Path:
@@ -81,31 +77,3 @@ def _path(node: exp.Expr) -> Path:
     if path is None:
         raise SqlError(f"{text[:40]!r} is no JSON path", hint="""like '$[*]', '$.key', '$."a key"[0]', '$[last]'""")
     return path
-
-
-def _given(node: exp.Expr | None, type: SqlType, name: str) -> Value:
-    """The value of ON EMPTY or ON ERROR: a text is JSON, and itself where it is none."""
-    if node is None or isinstance(node, exp.Null):
-        return None
-    if isinstance(node, exp.Var):
-        raise Unsupported(
-            "ERROR ON EMPTY and ERROR ON ERROR", hint="NULL or DEFAULT … ON ERROR: an answer is kept, and no error is"
-        )
-    given = fold(scalar(node, Scope(())))
-    if not isinstance(given, Constant):
-        raise SqlError(f'column "{name}": DEFAULT wants a constant')
-    value = given.value
-    if isinstance(value, str):
-        try:
-            return _fitted(parsed(value), type, name)
-        except NotJson:
-            if type.kind is Kind.JSON:
-                raise SqlError(f'column "{name}": DEFAULT {value[:40]!r} is no JSON') from None
-    return _fitted(value, type, name)
-
-
-def _fitted(value: object, type: SqlType, name: str) -> Value:
-    try:
-        return fitting(value, type)
-    except (TypeViolation, NotJson) as error:
-        raise SqlError(f'column "{name}" of JSON_TABLE: {error}') from None

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+from domains.errors import TypeViolation
 from domains.language.documents import NotJson, canonical, same_value, string_text, text_of_value, value_of
-from domains.language.expressions import Call
+from domains.language.expressions import Call, Constant
 from domains.language.functions.comparands import document_of
 from domains.language.functions.conversion import unquoted
 from domains.language.functions.json.paths import Path, everything, found, is_single, path_of, placed, text_of_place
+from domains.language.functions.json.table import fitting
 from domains.language.functions.matching import like_matcher
 from domains.language.functions.source import Emitter, Function, implemented, registry
-from domains.language.types import BIGINT, BOOL, JSON, TEXT, Kind
+from domains.language.types import BIGINT, BOOL, JSON, TEXT, Kind, Value
 
 
 def _extract(document: str, *texts: str) -> str | None:
@@ -46,6 +48,26 @@ def _value(document: str, text: str) -> str | None:
     if not values or values[0] is None or isinstance(values[0], (list, dict)):
         return None
     return unquoted(text_of_value(values[0]))
+
+
+def _value_as(emitter: Emitter, call: Call) -> str:
+    """JSON_VALUE with RETURNING: what a column of JSON_TABLE would be, but JSON's null is NULL."""
+    *arguments, on_empty, on_error = call.arguments
+    assert isinstance(on_empty, Constant)
+    assert isinstance(on_error, Constant)
+    type, empty, error = on_empty.type, on_empty.value, on_error.value
+
+    def read(document: str, text: str) -> Value:
+        values = _at(document, text)
+        if not values:
+            return empty
+        try:
+            return None if values[0] is None else fitting(values[0], type)
+        except (TypeViolation, NotJson):
+            return error
+
+    sources = [emitter.as_type(e, target) for e, target in zip(arguments, (JSON, TEXT), strict=True)]
+    return emitter.strict(sources, lambda *names: f"{emitter.bind(read)}({', '.join(names)})")
 
 
 def _unquote(text: str) -> str | None:
@@ -210,6 +232,7 @@ def _valid(emitter: Emitter, call: Call) -> str:
 FUNCTIONS = registry(
     implemented("json_extract", [JSON, TEXT], JSON, _extract, variadic=True),
     implemented("json_value", [JSON, TEXT], TEXT, _value),
+    Function("json_value_as", (4, 4), lambda types: types[2], _value_as),
     implemented("json_unquote", [TEXT], TEXT, _unquote),
     implemented("json_quote", [TEXT], TEXT, _quote),
     implemented("json_contains", [JSON, JSON, TEXT], BOOL, _contains, optional=1),
