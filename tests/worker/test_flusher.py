@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 
 import pytest
 
-from domains.errors import StorageFailure
+from domains.errors import NotFound, StorageFailure
 from domains.plan.commands import CreateTable
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Filled, Insert
 from domains.store.memory_store import MemoryStore
 from tests.kit.leading_workers import planned
 from worker.dataflow.batch import Batch
+from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import GroupCommit
 from worker.dataflow.thread import DataflowThread, nowhere
 from worker.reader_map import ReaderMap
@@ -72,3 +75,53 @@ def test_after_a_failed_sync_no_thread_performs_anything() -> None:
     flusher.hand(Batch(answers=[(told.append, Filled())]), at_once=True)
     assert [type(each).__name__ for each in told] == ["Failed", "Failed"]
     assert isinstance(flusher.failed, StorageFailure)
+
+
+def test_what_another_thread_asks_between_two_batches_shows_only_what_is_synced(tmp_path: Path) -> None:
+    """A SELECT over few rows is evaluated by its caller, unless a batch is under way, or waits for the disk."""
+    own = DataflowThread(tmp_path / "readers", memory_limit=2**30, deliver=lambda sends: None)
+    syncing, may_sync, stepping, may_step = (threading.Event() for _ in range(4))
+
+    def slow() -> None:
+        syncing.set()
+        assert may_sync.wait(PATIENCE)
+
+    def rows(hosted: DomainHost) -> int:
+        return hosted.hosts[BASE].domain.store.table("t").row_count
+
+    own.hosted.open(BASE, MemoryStore(), linked=True, sync=slow)
+    may_sync.set()
+    own.start()
+    try:
+        table = planned("CREATE TABLE t (a INT)", 1, 1).catalog.table("t")
+        own.command(BASE, CreateTable(table)).result(PATIENCE)
+        assert _once_idle(own, rows) == 0
+        may_sync.clear()
+        syncing.clear()
+        written = own.write(BASE, Insert("t", ((1,),)))
+        assert syncing.wait(PATIENCE)
+        assert own.between(rows) is None, "the row is not synced"
+        may_sync.set()
+        written.result(PATIENCE)
+        assert _once_idle(own, rows) == 1
+        step = own.control(lambda *_: (stepping.set(), may_step.wait(PATIENCE)))
+        assert stepping.wait(PATIENCE)
+        assert own.between(rows) is None, "a step is under way"
+        may_step.set()
+        step.result(PATIENCE)
+        with pytest.raises(NotFound):
+            _once_idle(own, lambda hosted: hosted.hosts[BASE].domain.store.table("gone").row_count)
+        assert _once_idle(own, rows) == 1, "what failed holds nobody up"
+    finally:
+        may_sync.set()
+        may_step.set()
+        own.close()
+    assert own.between(rows) is None, "the stores are closed"
+
+
+def _once_idle(own: DataflowThread, question: Callable[[DomainHost], int]) -> int:
+    """The thread ends its batch a moment after the answer."""
+    deadline = monotonic() + PATIENCE
+    while (found := own.between(question)) is None:
+        assert monotonic() < deadline, "it is never idle"
+    return found

@@ -81,6 +81,12 @@ class GroupCommit:
         # Only the caller hands batches over, so the flusher's thread has none before this one is done.
         self._perform([batch])
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was handed over is flushed; asked while nobody hands over."""
+        with self._changed:
+            return not self._batches and not self._flushing
+
     def stop(self) -> None:
         """Flush what was handed over, then end."""
         with self._changed:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from domains.engine.domain import Domain
@@ -90,6 +90,8 @@ class DataflowThread:
         """No other worker waits for what this thread has to say while it would flush a batch itself."""
         self._paces = Paces()
         self._inbox = Inbox(outbound_waiting)
+        self._turn = Lock()
+        """Whoever is at the domains has it: this thread for a batch with its flush, or another between two of them."""
         self._wanted = 0
         """How many times a leader has wanted something that is not sliced."""
         self.flusher = GroupCommit(self.reader_map, deliver, self.listeners, self._flush_failed)
@@ -108,7 +110,8 @@ class DataflowThread:
         if self._thread.ident is not None:
             self._thread.join()
             self.flusher.stop()
-        ended, self._ended = self._ended, True
+        with self._turn:
+            ended, self._ended = self._ended, True
         with ExitStack() as closing:
             for host in self.hosted.hosts.values():
                 if host.close is not None and not ended:
@@ -343,6 +346,18 @@ class DataflowThread:
         self._put(run, future, always=True)
         return future
 
+    def between(self, question: Callable[[DomainHost], Found]) -> Found | None:
+        """Ask something short of the domains on the caller's own thread, which spares it two changes of threads; None
+        where this thread has something to do, or what it did is not synced: it is to be asked by :meth:`control`."""
+        if self.failure is not None or not self._turn.acquire(blocking=False):
+            return None
+        try:
+            if self._ended or self._inbox.stopping or any(self._inbox.queues) or not self.flusher.is_idle:
+                return None
+            return question(self.hosted)
+        finally:
+            self._turn.release()
+
     def _ask(self, run: Run, size: int = INPUT_BYTES) -> Future[Outcome]:
         future: Future[Outcome] = Future()
         self._put(run, future, size=size)
@@ -374,22 +389,29 @@ class DataflowThread:
     def _run(self) -> None:
         inputs: deque[Input] = deque()
         while inputs or (inputs := deque(self._inbox.take())):
-            batch = Batch()
-            until = time.perf_counter() + BATCH_SECONDS
-            taken: list[Input] = []
-            try:
-                while inputs and (not taken or time.perf_counter() < until):
-                    taken.append(inputs.popleft())
-                    self._take(taken[-1], batch)
-                has_effects = self.hosted.finish(batch)
-            except Exception as error:
-                self._break_off(error, batch, taken, inputs)
-                return
-            if has_effects:
-                self.flusher.hand(batch, at_once=self._alone and not (inputs or any(self._inbox.queues)))
-            if self._suspects and (lost := self._lost()) is not None:
-                self._fail(lost, inputs)
-                return
+            with self._turn:
+                if not self._perform(inputs):
+                    return
+
+    def _perform(self, inputs: deque[Input]) -> bool:
+        """One batch of these, with its flush or on its way to it. False: the thread ends, since something failed."""
+        batch = Batch()
+        until = time.perf_counter() + BATCH_SECONDS
+        taken: list[Input] = []
+        try:
+            while inputs and (not taken or time.perf_counter() < until):
+                taken.append(inputs.popleft())
+                self._take(taken[-1], batch)
+            has_effects = self.hosted.finish(batch)
+        except Exception as error:
+            self._break_off(error, batch, taken, inputs)
+            return False
+        if has_effects:
+            self.flusher.hand(batch, at_once=self._alone and not (inputs or any(self._inbox.queues)))
+        if self._suspects and (lost := self._lost()) is not None:
+            self._fail(lost, inputs)
+            return False
+        return True
 
     def _take(self, one: Input, batch: Batch) -> None:
         try:

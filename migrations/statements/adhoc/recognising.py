@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from domains.language.types import Value
@@ -36,6 +37,8 @@ CHARACTERS = 200_000
 MOST_DIGITS = 18
 """Digits of a number: a longer one may have no column that it fits."""
 
+LAST_TEXTS = 8
+"""The texts that were scanned last: each is looked at up to three times on its way, and many are asked again."""
 MOST_CHARACTERS = 10_000
 """Characters of a text that is looked at, for a tenth of a millisecond each thousand."""
 
@@ -65,6 +68,7 @@ class ConstantGroup:
         return self.values if self.is_list else self.values[0]
 
 
+@lru_cache(LAST_TEXTS)
 def scanned(sql: str) -> tuple[str, list[ConstantGroup]] | None:
     """The text's tokens with a mark for each constant, and the constants; None where something in it is unusual."""
     if len(sql) > MOST_CHARACTERS or _BEGINNING.match(sql) is None:
