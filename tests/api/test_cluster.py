@@ -479,6 +479,21 @@ async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
     assert cluster.directory.leader is not None, "who may be asked: an election may be over before it is heard of"
 
 
+async def test_documents_make_rows_where_they_are_stored(cluster: InProcess) -> None:
+    sql = (
+        "SELECT d.id, j.n, j.tag FROM d, JSON_TABLE(d.doc, '$[*]' COLUMNS (n FOR ORDINALITY, has INT EXISTS PATH '$.tags', "
+        "NESTED PATH '$.tags[*]' COLUMNS (tag VARCHAR(10) PATH '$'))) j WHERE j.tag = "
+    )
+    await cluster.execute(
+        f"CREATE TABLE d (id INT PRIMARY KEY, doc JSON); CREATE EXT VIEW tagged AS {sql}?;"
+        """INSERT INTO d VALUES (1, '[{"tags": ["a", "b"]}]'), (2, '[{}, {"tags": ["a"]}]'), (3, '[]')"""
+    )
+    (found,), clock = await cluster.execute(f"{sql} 'a' ORDER BY d.id")
+    assert list(found.rows) == [(1, 1, "a"), (2, 2, "a")]
+    page = json.loads(b"[" + await cluster.page("tagged", {"tag": ["a"]}, token=clock) + b"]")
+    assert sorted((each["id"], each["n"]) for each in page) == [(1, 1), (2, 2)]
+
+
 async def test_a_write_of_two_tables_is_made_anew_where_the_second_was_altered(
     cluster: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from domains import errors
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import HeadraceError
 from domains.language import expressions, types
+from domains.language.functions.json import paths, table
 from domains.plan import commands, graph, packets
 from domains.plan.estimates import Estimated
 from worker.adhoc.answer import Question
@@ -55,6 +56,8 @@ TYPES: tuple[type, ...] = (
 
 EXPRESSIONS: tuple[type, ...] = (expressions.Field, expressions.Constant, expressions.Call)
 
+JSON: tuple[type, ...] = (*get_args(table.JsonColumn), *get_args(paths.Leg))
+
 GRAPH: tuple[type, ...] = (
     *get_args(graph.Operator),
     graph.AggregateCall,
@@ -90,7 +93,7 @@ MESSAGES: tuple[type, ...] = (
 
 QUESTIONS: tuple[type, ...] = (Question, EvaluationPlan, Estimated, ViewedTable)
 
-CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES, *QUESTIONS)
+CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *JSON, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES, *QUESTIONS)
 
 
 def _errors() -> Iterator[type[HeadraceError]]:
