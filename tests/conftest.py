@@ -18,6 +18,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    # Processes that give way to a server (bulk builds, evaluations, Spark) would give way to all other tests too, and
+    # take longer than any deadline. No process can be nicer than this.
+    os.nice(19)
 
 
 def pytest_unconfigure() -> None:

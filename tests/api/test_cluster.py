@@ -481,8 +481,8 @@ async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
 
 async def test_documents_make_rows_where_they_are_stored(cluster: InProcess) -> None:
     sql = (
-        "SELECT d.id, j.n, j.tag FROM d, JSON_TABLE(d.doc, '$[*]' COLUMNS (n FOR ORDINALITY, has INT EXISTS PATH '$.tags', "
-        "NESTED PATH '$.tags[*]' COLUMNS (tag VARCHAR(10) PATH '$'))) j WHERE j.tag = "
+        "SELECT d.id, j.n, j.tag FROM d, JSON_TABLE(d.doc, '$[*]' COLUMNS (n FOR ORDINALITY, has INT EXISTS "
+        "PATH '$.tags', NESTED PATH '$.tags[*]' COLUMNS (tag VARCHAR(10) PATH '$'))) j WHERE j.tag = "
     )
     await cluster.execute(
         f"CREATE TABLE d (id INT PRIMARY KEY, doc JSON); CREATE EXT VIEW tagged AS {sql}?;"
