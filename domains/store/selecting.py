@@ -6,6 +6,7 @@ the next one, so conditions that are nothing but ``column = constant`` are compa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from domains.language.compile import compile_predicate
@@ -127,9 +128,12 @@ def as_seen(table: TableStore, operation: Amend) -> list[tuple[Row, int, Row]] |
         left = len(beside)
         for row, weight in stored.get(seen, ()):
             taken = min(weight, left) if operation.single else weight
-            left -= taken
-            if taken:
+            if operation.single:  # RAND() has given equal rows different values.
+                each = Counter(beside[len(beside) - left :][:taken])
+                found += [(row, times, extra) for extra, times in each.items()]
+            else:
                 found.append((row, taken, beside[0]))
+            left -= taken
         if left > 0 and (operation.single or seen not in stored):
             return None
     return found

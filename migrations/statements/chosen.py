@@ -28,7 +28,7 @@ from domains.language.expressions import Constant, Expression, Field
 from domains.language.types import Column, Row, TableSchema, Value
 from domains.plan.packets import Amend
 from migrations.catalog import Catalog
-from migrations.parse.reading import exp, text_of
+from migrations.parse.reading import exp, nodes, text_of
 from migrations.query.expressions import calls
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
@@ -78,8 +78,13 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
     timed = at_time(select, now)
-    statement = SelectStatement(timed, text_of(timed), of_now=timed is not select, now=now)
-    return ChosenWrite(tuple(tables), statement, bool(node.args.get("limit")))
+    draws = _draws(timed)
+    if draws and is_joined(node):
+        raise Unsupported(f"RAND() or UUID() in {verb} with joins", hint="choose the rows by WHERE id IN (SELECT …)")
+    statement = SelectStatement(timed, text_of(timed), of_now=timed is not select or draws, draws=draws, now=now)
+    # Equal rows are chosen, or draw their values, one by one.
+    single = bool(node.args.get("limit")) or draws
+    return ChosenWrite(tuple(tables), statement, single)
 
 
 def _named(target: exp.Table) -> str:
@@ -99,7 +104,7 @@ def _changes(
         value = item.args["expression"]
         if not is_default(value):
             refuse_generated(schema, (position,))
-        if is_default(value) or not (_reads_columns(value) if joined else _asks(value)):
+        if is_default(value) or not (_draws(value) or (_reads_columns(value) if joined else _asks(value))):
             plain = exp.EQ(this=exp.column(item.this.this), expression=value)
             changes += assignments([plain], schema, scope, Setting(place=node.key.upper()), now)
         else:
@@ -241,6 +246,10 @@ def _refuse_unsure(verb: str, schema: TableSchema, target: exp.Table, source: ex
 
 def _asks(node: exp.Expr) -> bool:
     return node.find(exp.Query, exp.Exists) is not None
+
+
+def _draws(node: exp.Expr) -> bool:
+    return any(map(calls.is_drawn, nodes(node)))
 
 
 def _reads_columns(node: exp.Expr) -> bool:

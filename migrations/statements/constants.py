@@ -197,9 +197,9 @@ MAY_DRAW = re.compile(r"rand\s*\(|uuid\s*\(", re.IGNORECASE)
 """In the text of what :func:`draws_values` goes through the tree for."""
 
 
-def draws_values(sql: str, query: exp.Query) -> bool:
-    """Whether a SELECT has RAND() or UUID()."""
-    return MAY_DRAW.search(sql) is not None and any(map(calls.is_drawn, nodes(query)))
+def draws_values(sql: str, node: exp.Expr) -> bool:
+    """Whether a statement has RAND() or UUID()."""
+    return MAY_DRAW.search(sql) is not None and any(map(calls.is_drawn, nodes(node)))
 
 
 def _of_one_row(node: exp.Expr) -> list[exp.Expr]:

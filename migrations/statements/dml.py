@@ -23,7 +23,7 @@ from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import and_parts
 from migrations.query.select import output_name, unique_name
 from migrations.statements.chosen import choose, is_joined
-from migrations.statements.constants import constant_of, placeholders, value_of
+from migrations.statements.constants import constant_of, draws_values, placeholders, value_of
 from migrations.statements.definitions.foreign_keys import refuse_referred
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.insert import insert, with_columns_beside
@@ -142,7 +142,11 @@ def write(
     context = _context(node, schema, params, now)
     if isinstance(node, (exp.Update, exp.Delete)):
         ordered = node.args.get("order") and node.args.get("limit")
-        if ordered or any(_needs_row(node, found, schema, catalog) for found in context.subqueries):
+        if (
+            ordered
+            or draws_values(parsed.sql, node)
+            or any(_needs_row(node, found, schema, catalog) for found in context.subqueries)
+        ):
             return replace(choose(node, catalog, params, now), returning=told)
     selects = tuple(select_of(found, context.values, now) for found in context.subqueries)
     # With empty answers too, so that errors come before any subquery runs.

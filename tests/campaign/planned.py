@@ -19,7 +19,7 @@ from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan, Slices
 from domains.errors import ConstraintViolation, NotFound, Unsupported
 from domains.language.collating.collation import BINARY
-from domains.language.types import Row, Value
+from domains.language.types import Column, Row, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Failed, Operation, Outcome, Write, Written
 from domains.plan.sharding import physical
@@ -36,10 +36,12 @@ from migrations.recipe import RecipeEntry
 from migrations.statements import interpret
 from migrations.statements.adhoc.recognising import scanned
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
+from migrations.statements.chosen import chosen
 from migrations.statements.dml import resolve
 from migrations.statements.interpret import interpret_one
 from migrations.statements.statement import (
     AlterTableStatement,
+    ChosenWrite,
     ConstantSelect,
     CreateIndex,
     CreateTableStatement,
@@ -137,6 +139,8 @@ class Planned:
                 return self._write(operation)
             case PendingWrite(subqueries=subqueries):
                 return self._write(resolve(statement, [self._select(each)[1] for each in subqueries]).operation)
+            case ChosenWrite(select=select):
+                return self._write(chosen(statement, *self._found(select)).operation)
             case SelectStatement():
                 planned, rows = self._select(statement)
                 return Answer(tuple(column.name for column in planned.columns), tuple(rows))
@@ -186,6 +190,14 @@ class Planned:
     def _select(self, statement: SelectStatement) -> tuple[PlannedView, list[Row]]:
         planned, ad_hoc, arguments = self._exact(statement)
         return planned, self.read_ad_hoc(ad_hoc, arguments)
+
+    def _found(self, select: SelectStatement) -> tuple[tuple[Column, ...], list[Row]]:
+        """Over the base tables as they are. It may draw values, which no view does."""
+        ad_hoc = verbatim(select.query, self.state.catalog, select.params)
+        planned, plan = plan_evaluation(self.state, ad_hoc.meant())
+        arguments = exact_arguments(ad_hoc.bind(select.params), planned.placeholders, planned.parameters)
+        assert arguments is not None, "all constants are in the text"
+        return tuple(planned.columns), self.answered(planned, plan, arguments)
 
     def _exact(self, statement: SelectStatement) -> tuple[PlannedView, AdHoc, Sequence[Any]]:
         """With the constants as parameters, or where that is not exact, with them in the text."""

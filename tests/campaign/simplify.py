@@ -20,6 +20,8 @@ def _simpler(operation: Operation) -> Iterator[Operation]:
     match operation:
         case Insert():
             yield from _simpler_insert(operation)
+        case Update(drawn=True) | Delete(drawn=True):
+            yield replace(operation, drawn=False)
         case Update(_, assignments, where):
             if len(assignments) > 1:
                 for i in range(len(assignments)):

@@ -42,24 +42,41 @@ class Insert:
         return text + (f" ON DUPLICATE KEY UPDATE {_set_text(self.assignments)}" if self.mode == "update" else "")
 
 
+def _where_text(where: Term | None, drawn: bool) -> str:
+    """What is drawn lets every row pass."""
+    conditions = [where.mysql()] if where is not None else []
+    if drawn:
+        conditions = [*(f"({each})" for each in conditions), "RAND() < 1"]
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     table: str
     assignments: tuple[Assignment, ...]
     where: Term | None
+    drawn: bool = False
+    """RAND() in it, where all that it may be comes to the same."""
 
     def text(self) -> str:
-        text = f"UPDATE {self.table} SET {_set_text(self.assignments)}"
-        return text + (f" WHERE {self.where.mysql()}" if self.where is not None else "")
+        nought = " + CAST(FLOOR(RAND()) AS SIGNED)"
+        sets = ", ".join(
+            f"{name} = ({term.mysql()}){nought}"
+            if self.drawn and term.type.kind is Kind.INT
+            else f"{name} = {term.mysql()}"
+            for name, term in self.assignments
+        )
+        return f"UPDATE {self.table} SET {sets}{_where_text(self.where, self.drawn)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     table: str
     where: Term | None
+    drawn: bool = False
 
     def text(self) -> str:
-        return f"DELETE FROM {self.table}" + (f" WHERE {self.where.mysql()}" if self.where is not None else "")
+        return f"DELETE FROM {self.table}{_where_text(self.where, self.drawn)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from tests.campaign.expressions import Expressions
@@ -16,8 +17,8 @@ def random_write(random: Random, table: Table) -> Write:
     if roll < 0.6:
         return random_insert(random, table)
     if roll < 0.86:
-        return random_update(random, table)
-    return Delete(table.name, _condition(random, table))
+        return _drawing(random_update(random, table))
+    return _drawing(Delete(table.name, _condition(random, table)))
 
 
 def random_insert(random: Random, table: Table, rows: int | None = None) -> Insert:
@@ -40,6 +41,11 @@ def random_insert(random: Random, table: Table, rows: int | None = None) -> Inse
 
 def random_update(random: Random, table: Table) -> Update:
     return Update(table.name, _assignments(random, table, inserted=False), _condition(random, table))
+
+
+def _drawing(write: Update | Delete) -> Update | Delete:
+    """Now and then with RAND(). The rest of the case is the same without it."""
+    return replace(write, drawn=Random(repr(write)).random() < 0.1)
 
 
 def _required(column: Column, table: Table) -> bool:

@@ -152,3 +152,11 @@ def test_random_numbers_from_a_seed(tmp_path: Path, mariadb: int) -> None:
             ):
                 theirs = [tuple(row) for row in runner.run(_fetched(connection, text))]
                 assert [tuple(row) for row in db.execute(text).rows] == theirs, text
+            for write in (
+                f"UPDATE r SET n = 1000 * RAND({seed}) ORDER BY id LIMIT 3",
+                f"UPDATE r SET n = n + FLOOR(100 * RAND({seed})) WHERE id > 1 ORDER BY id DESC LIMIT 9",
+            ):
+                runner.run(_fetched(connection, write))
+                db.execute(write)
+                theirs = [tuple(row) for row in runner.run(_fetched(connection, "SELECT id, n FROM r ORDER BY id"))]
+                assert [tuple(row) for row in db.execute("SELECT id, n FROM r ORDER BY id").rows] == theirs, write

@@ -85,6 +85,31 @@ async def test_what_is_written_is_the_value(deployment: LocalDeployment, tmp_pat
     await again.close()
 
 
+async def test_an_update_draws_once_for_each_row(deployment: LocalDeployment, tmp_path: Path) -> None:
+    await deployment.execute(
+        "CREATE TABLE w (id INT PRIMARY KEY, x DOUBLE, u TEXT); CREATE TABLE many (k INT, x DOUBLE)"
+    )
+    await deployment.execute("INSERT INTO w (id) SELECT id FROM t; INSERT INTO many SELECT 1, 1 FROM t")
+    await deployment.execute("CREATE VIEW Kept AS SELECT id, x, u FROM w")
+    ((done,), _) = await deployment.execute("UPDATE w SET x = 1 + RAND(), u = UUID() WHERE id > ?", [1])
+    assert done.rows_affected == 10
+    found = await rows(deployment, "SELECT id, x, u FROM w WHERE id > 1")
+    assert len({x for _, x, _ in found}) == len({u for _, _, u in found}) == 10
+    assert all(1 <= x < 2 for _, x, _ in found)
+    assert await rows(deployment, "SELECT COUNT(*) FROM w WHERE x IS NULL") == [(2,)]
+    await deployment.execute("UPDATE many SET x = RAND()")
+    assert len(set(await rows(deployment, "SELECT x FROM many"))) == 12, "equal rows too"
+    await deployment.execute("DELETE FROM w WHERE RAND() > 2; UPDATE w SET x = RAND(3) ORDER BY id LIMIT 3")
+    first = await rows(deployment, "SELECT x FROM w ORDER BY id LIMIT 3")
+    assert [x for (x,) in first] == list(OF_THREE)
+    before = sorted(await rows(deployment, "SELECT id, x, u FROM Kept"))
+    assert before == sorted(await rows(deployment, "SELECT id, x, u FROM w"))
+    await deployment.close()
+    again = await LocalDeployment.open(tmp_path / "data", shards=deployment.state.shards)
+    assert sorted(await rows(again, "SELECT id, x, u FROM w")) == before
+    await again.close()
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -96,7 +121,7 @@ async def test_what_is_written_is_the_value(deployment: LocalDeployment, tmp_pat
         "SELECT id FROM t UNION SELECT RAND() FROM t",
         "SELECT RAND(id) FROM t",
         "SELECT t.id FROM t LEFT JOIN bag ON x = id AND RAND() < 1",
-        "UPDATE t SET g = RAND()",
+        "UPDATE t JOIN bag ON x = id SET g = RAND()",
         "INSERT INTO t VALUES (1, 2) ON DUPLICATE KEY UPDATE g = RAND()",
         "CREATE TABLE u (id INT DEFAULT (RAND()))",
     ],
