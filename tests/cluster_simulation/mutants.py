@@ -387,14 +387,14 @@ ALTERED = {**CROWDED, "faults": 0, "views": 2, "altered": 1, "pace": 0.05}
 BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
 
 HUNTS = {
-    "no-barrier-before-activation": Hunt(("slow_links",), 7016, is_quick=True),
-    "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12013, is_quick=True, shape=CROWDED),
+    "no-barrier-before-activation": Hunt(("slow_links",), 7028, is_quick=True),
+    "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12017, is_quick=True, shape=CROWDED),
     "clocks-of-what-is-removed-go-on": Hunt(
         ("betrayal", "isolate", "part", "slow_links"), 9014, shape={**CROWDED, "workers": 3, "faults": 4}
     ),
-    "old-leaders-are-obeyed": Hunt(("late_leader",), 8014, 240, is_quick=True),
+    "old-leaders-are-obeyed": Hunt(("late_leader",), 8083, 240, is_quick=True),
     "words-of-an-old-connection-are-obeyed": Hunt(("late_leader",), 8004, 240),
-    "answers-before-the-sync": Hunt(("kill_worker", "kill_all", "stop_worker"), 6003, is_quick=True),
+    "answers-before-the-sync": Hunt(("kill_worker", "kill_all", "stop_worker"), 6006, is_quick=True),
     "shards-are-not-fenced": Hunt(("betrayal", "stop_worker", "cut")),
     "given-up-shards-are-opened-at-once": Hunt(("lose_disk",), 61000, is_quick=True),
     "what-came-since-is-not-replayed": Hunt(("lose_disk",), 61007, is_quick=True),
@@ -413,16 +413,16 @@ HUNTS = {
         ),
         Hunt(("failing_calls",), 600000, 40, is_quick=True, shape=FAILING),
     ),
-    "upqueries-that-fail-are-left": Hunt(("failing_calls",), 600000, 40, is_quick=True, shape={**FAILING, "shards": 3}),
+    "upqueries-that-fail-are-left": Hunt(("failing_calls",), 600001, 40, is_quick=True, shape={**FAILING, "shards": 3}),
     "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
-    "a-cut-may-be-behind-the-last": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
+    "a-cut-may-be-behind-the-last": Hunt((), 500009, is_quick=True, shape=BACKED_UP),
     "cuts-show-what-comes-later": Hunt((), 700000, is_quick=True, shape={**CROWDED, "faults": 0, "ad_hoc": 1}),
     **dict.fromkeys(
         ("automatic-nodes-survive-their-leader", "numbers-of-automatic-nodes-are-given-again"),
         Hunt(("kill_controller", "expire"), 800000, is_quick=True, shape=AUTOMATIC),
     ),
-    "what-comes-during-a-check-is-not-checked": Hunt((), 900000, is_quick=True, shape=ALTERED),
+    "what-comes-during-a-check-is-not-checked": Hunt((), 900010, is_quick=True, shape=ALTERED),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 
