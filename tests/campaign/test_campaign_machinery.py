@@ -60,9 +60,14 @@ def test_a_planted_bug_is_found_shrunk_and_found_again() -> None:
 def test_a_wrongly_recognised_constant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan is taken for a text whose other constants are not those of the plan's."""
     monkeypatch.setattr(recognising, "_rest", lambda *_: ())
-    campaign = Campaign(Evaluated, "planted", say=lambda _: None, shrink_seconds=1.0)
-    assert not campaign.run(seconds=300, seed=1, failures=4)
-    assert any("recognised as" in report.message for report in campaign.reports)
+    campaign = Campaign(Evaluated, "planted", say=lambda _: None, shrink_seconds=0.0)
+
+    def is_found(seed: int) -> bool:
+        """Other findings, which cases have that are answered wrongly, may come before."""
+        campaign.run_case(seed)
+        return any("recognised as" in report.message for report in campaign.reports)
+
+    assert any(map(is_found, range(1, 60)))
 
 
 def test_recipes_are_read_as_written() -> None:

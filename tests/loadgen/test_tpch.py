@@ -13,6 +13,8 @@ from loadgen.bench.tpch.refresh import RefreshStream
 
 SCALE = 0.01
 """With less, partsupp has some of its keys twice."""
+LOADED = "{key} // 32 % 5 = 1"
+"""The orders that are loaded: a fifth, which takes a fifth of the time, and every query still has an answer of some."""
 JOINED = (3, 5, 13, 15, 16, 18)
 """For several shards: an aggregate above joins, cross joins, outer joins, ranking, DISTINCT."""
 
@@ -30,6 +32,9 @@ async def test_every_answer_is_that_of_duckdb_after_each_refresh(
 ) -> None:
     generate(SCALE, tmp_path / "rows")
     peer = Recomputed(tmp_path / "rows")
+    for table, key in (("orders", "o_orderkey"), ("lineitem", "l_orderkey")):
+        peer.rows(f"DELETE FROM {table} WHERE NOT ({LOADED.format(key=key)})")
+    assert all(map(peer.rows, queries().values())), "an answer without rows compares nothing"
     await fill(tmp_path / "data", shards, peer)
     kept = await KeptQueries.open(tmp_path / "data", asked=asked)
     for number in numbers:
