@@ -109,8 +109,9 @@ def rows_of(pair: Pair) -> list[tuple[Value, ...]]:
     return [(one,) for one in ours]
 
 
+@cache
 def compiled(pair: Pair) -> str:
-    """The answer of the engine's predicates."""
+    """The answer of the engine's predicates. Cached: comparisons with one another take each of them many times."""
     sides = (f"a.{pair.column}", f"b.{pair.other}" if pair.other in COLUMNS else pair.other)
     rows = rows_of(pair)
     answers = {}

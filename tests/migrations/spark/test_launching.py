@@ -109,13 +109,15 @@ def nothing_outlives_its_parent(folder: Path, settings: str, waits: str) -> None
                 each.kill()
 
 
-def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
-    """Not even one that is killed and can say nothing any more."""
+@pytest.mark.long
+def test_a_job_whose_tasks_run_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    """The longer form of the next test: Python's workers are there, too."""
     waits = 'while not job.progress.get("tasks"):\n    time.sleep(0.05)\n'
     nothing_outlives_its_parent(tmp_path, "SMALL", waits)
 
 
-def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None:
+def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    """Not even one that is killed and can say nothing any more; its JVM is starting."""
     nothing_outlives_its_parent(tmp_path, 'SparkSettings("local[1]")', "")
 
 
