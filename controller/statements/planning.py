@@ -25,7 +25,7 @@ from migrations.flow.plan import State
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.recognising import KnownShapes
+from migrations.statements.adhoc.recognising import LAST_CHARACTERS, LAST_TEXTS, KnownShapes
 from migrations.statements.adhoc.shapes_of_selects import (
     AdHoc,
     Given,
@@ -149,6 +149,8 @@ class SelectPlans:
         self._by_tree: dict[int, tuple[exp.Query, PreparedSelect]] = {}
         """Keyed by a statement's tree, which a text that was asked before has again: what does not depend on
         parameters."""
+        self._lately: dict[str, tuple[PreparedSelect, PreparedSelect]] = {}
+        """What texts were recognised as that were asked lately: the plan of their shape, without and with arguments."""
         self._plans_of: tuple[object, ...] = ()
         self._seen: State | None = None
         """The state for which these plans were found to hold."""
@@ -180,8 +182,18 @@ class SelectPlans:
         if found is None:
             return None
         known, values = found
+        lately = self._lately.get(sql)
+        if lately is not None and lately[0] is known:
+            return lately[1]
         arguments = known.exact(values)
-        return None if arguments is None else replace(known, arguments=arguments)
+        if arguments is None:
+            return None
+        select = replace(known, arguments=arguments)
+        if len(sql) <= LAST_CHARACTERS:
+            self._lately[sql] = known, select
+            if len(self._lately) > LAST_TEXTS:
+                del self._lately[next(iter(self._lately))]
+        return select
 
     async def prepare(self, sent: SentSelect) -> PreparedSelect:
         """The full way: what to read it with, which is learnt where its text alone tells that."""

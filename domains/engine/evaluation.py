@@ -19,7 +19,7 @@ from itertools import chain
 
 from domains.engine.vertices import Vertices
 from domains.errors import LimitExceeded
-from domains.language.types import Delta, Row, TableSchema, collations_of
+from domains.language.types import Column, Delta, Kind, Row, TableColumn, TableSchema, collations_of
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
 from domains.plan.deltas import group_by_key, key_function
@@ -39,6 +39,8 @@ LOOKUP_ROWS = 4
 """A look-up by an index costs about as much as scanning so many rows."""
 FEW_BYTES = 4 * 2**20
 """The most bytes of text that an evaluation of few rows reads: rows may be long."""
+SHORT = frozenset((Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.TIME))
+"""Kinds of values that are never long."""
 FEW_KEYS = 64
 """Looked up at once in an evaluation of few rows, and rows of a slice: so that these bytes are noticed in time."""
 GUESSED = 1_000
@@ -94,6 +96,7 @@ class Evaluation:
         self._whole: dict[Vertex, list[Delta]] = {}
         self._hashed: dict[tuple[Vertex, Columns], dict[Row, list[Delta]]] = {}
         self._guesses: dict[Vertex, int] = {}
+        self._decided: dict[tuple[Vertex, Columns], bool] = {}
 
     # --- everything of a node -------------------------------------------------------------------------------
 
@@ -116,11 +119,11 @@ class Evaluation:
         made = self._whole.get(vertex)
         if made is not None:
             return iter([made])
-        return self._spent(self._source(vertex))
+        return self._spent(self._source(vertex), vertex)
 
-    def _spent(self, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
+    def _spent(self, slices: Iterator[list[Delta]], vertex: Vertex) -> Iterator[list[Delta]]:
         for part in slices:
-            self._spend([part])
+            self._spend([part], vertex)
             yield part
 
     def _source(self, vertex: Vertex) -> Iterator[list[Delta]]:
@@ -216,7 +219,7 @@ class Evaluation:
                 assert material is not None, "base tables have no holes"
                 index.fill(key, material)
             found = [index.get(key) for key in keys]
-        self._spend([rows for rows in found if rows])
+        self._spend([rows for rows in found if rows], vertex)
         return found
 
     def _stored(self, base: BaseOperator, columns: Columns, keys: Sequence[Row]) -> list[Found]:
@@ -232,7 +235,7 @@ class Evaluation:
             some = parts[start : start + step]
             found.update(zip(some, table.find_many(indexed, some), strict=True))
             if self._left is not None:
-                self._weigh(list(map(found.__getitem__, some)))
+                self._weigh(list(map(found.__getitem__, some)), table.schema.columns)
         if len(indexed) == len(stored):
             return [base.cut(found[part_of(key)]) for key in keys]
         key_of = key_function(stored, collations_of(table.schema.columns))
@@ -275,6 +278,12 @@ class Evaluation:
 
     def _decides(self, vertex: Vertex, columns: Columns) -> bool:
         """Whether a look-up by these columns comes down to indexes of base tables."""
+        known = self._decided.get((vertex, columns))
+        if known is None:
+            known = self._decided[vertex, columns] = self._is_decided(vertex, columns)
+        return known
+
+    def _is_decided(self, vertex: Vertex, columns: Columns) -> bool:
         if vertex.is_base:
             base = vertex.operator
             assert isinstance(base, BaseOperator)
@@ -361,16 +370,18 @@ class Evaluation:
 
     # --- how much -------------------------------------------------------------------------------------------
 
-    def _spend(self, parts: Sequence[Collection[Delta]]) -> None:
+    def _spend(self, parts: Sequence[Collection[Delta]], vertex: Vertex) -> None:
         if self._left is not None:
             rows = sum(map(len, parts))
             self._afford(rows)
             self._left -= rows
-            self._weigh(parts)
+            self._weigh(parts, vertex.node.columns)
 
-    def _weigh(self, parts: Iterable[Collection[Delta]]) -> None:
-        texts = [value for part in parts for row, _ in part for value in row if value.__class__ in (str, bytes)]
-        self._bytes -= sum(map(len, texts))
+    def _weigh(self, parts: Iterable[Collection[Delta]], columns: Sequence[Column | TableColumn]) -> None:
+        for at, column in enumerate(columns):
+            if column.type.kind not in SHORT:
+                texts = [value for part in parts for row, _ in part if isinstance(value := row[at], (str, bytes))]
+                self._bytes -= sum(map(len, texts))
         if self._bytes < 0:
             raise RowsExceeded("the query reads longer rows than it may", hint="narrow it, or raise the limit")
 

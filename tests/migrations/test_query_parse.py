@@ -10,10 +10,12 @@ from domains.errors import SqlError, SqlSyntaxError, UnknownName
 from domains.language.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
 from migrations.parse.reading import exp, parse, parse_select, position, quote
+from migrations.parse.syntax import copied
 from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting
 from migrations.query.select import constant_select, reads_nothing
 from tests.migrations.oracle import catalog, with_view
+from tests.migrations.query_cases import read_cases
 
 LISTING = """
 /* base tables */
@@ -136,3 +138,33 @@ def test_show_views_among_other_statements() -> None:
         exp.Show,
         exp.Show,
     ]
+
+
+def test_a_copy_of_a_tree_is_the_one_that_sqlglot_makes() -> None:
+    """Of all kinds of nodes that there are cases of, with places and comments, and nothing of it shared."""
+    texts = [case.sql for name in ("queries.txt", "queries_beyond_sqlite.txt") for case in read_cases(name)]
+    seen: set[type[exp.Expr]] = set()
+    for sql in (*texts, "SELECT /*+ PARTIAL_BY(a) */ a /* of it */ FROM t -- behind\nWHERE b = ?"):
+        tree = parse_select(sql)
+        _same_but_another(copied(tree), tree.copy(), None)
+        _same_but_another(copied(tree), tree, None)
+        seen |= {type(node) for node in tree.walk()}
+    assert len(seen) > 60
+
+
+def _same_but_another(made: exp.Expr, other: exp.Expr, parent: exp.Expr | None) -> None:
+    assert type(made) is type(other)
+    assert made is not other
+    assert made.parent is parent
+    assert (made.arg_key, made.index, made.type) == (other.arg_key, other.index, other.type)
+    assert (made.meta, made.comments or []) == (other.meta, other.comments or [])
+    assert made.meta is not other.meta
+    assert list(made.args) == list(other.args)
+    for ours, its in zip(made.args.values(), other.args.values(), strict=True):
+        assert type(ours) is type(its)
+        pairs = zip(ours, its, strict=True) if isinstance(ours, list) else ((ours, its),)
+        for one, another in pairs:
+            if isinstance(one, exp.Expr):
+                _same_but_another(one, another, made)
+            else:
+                assert one == another

@@ -63,11 +63,10 @@ def answer_rows(
 
 def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
     plan, bound = question.plan, question.bound
-    layout = ReaderLayout(0, plan.reader, plan.nodes[-1].columns)
     visible = plan.reader.visible
     nothing = [plan.reader.empty[:visible]] if plan.reader.empty is not None else []
-    parts = _found(evaluation, layout, bound)
-    limit, offset = limits(layout, bound.limit, bound.offset)
+    parts = _found(evaluation, plan, bound)
+    limit, offset = limits(plan.reader, bound.limit, bound.offset)
     if not plan.reader.order and limit is None and not offset:
         any_rows = False
         for part in parts:
@@ -76,6 +75,7 @@ def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
         if not any_rows:
             yield nothing
         return
+    layout = _layout(plan)
     ranked = sorted((_rank(layout, row), row) for part in parts for row, weight in part for _ in range(weight))
     yield ([row[:visible] for _, row in ranked] or nothing)[offset : None if limit is None else offset + limit]
 
@@ -83,23 +83,29 @@ def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
 def part_of(question: Question, tables: TableRows, *, most: int = 0) -> Iterator[list[Delta]]:
     """The root's rows over one shard, for whoever has those of the others too: of an answer with a LIMIT the first."""
     plan, bound = question.plan, question.bound
-    layout = ReaderLayout(0, plan.reader, plan.nodes[-1].columns)
-    parts = _found(Evaluation(plan, tables, most=most), layout, bound)
-    limit, offset = limits(layout, bound.limit, bound.offset)
+    parts = _found(Evaluation(plan, tables, most=most), plan, bound)
+    limit, offset = limits(plan.reader, bound.limit, bound.offset)
     if limit is None:
         yield from parts
         return
+    layout = _layout(plan)
     rows = (row for part in parts for row, weight in part for _ in range(weight))
     yield [(row, 1) for row in nsmallest(limit + offset, rows, key=lambda row: _rank(layout, row))]
 
 
-def _found(evaluation: Evaluation, layout: ReaderLayout, bound: BoundLookup) -> Iterator[list[Delta]]:
+def _layout(plan: EvaluationPlan) -> ReaderLayout:
+    """Of the reader that a view of it would have: as long in the making as a look-up of one row."""
+    return ReaderLayout(0, plan.reader, plan.nodes[-1].columns)
+
+
+def _found(evaluation: Evaluation, plan: EvaluationPlan, bound: BoundLookup) -> Iterator[list[Delta]]:
     """The rows of the root that the parameters name."""
-    key = layout.reader.key
+    key = plan.reader.key
     parts = evaluation.at(key, bound.keys) if key else evaluation.rows() if bound.keys else iter(())
     if bound.seeks == ((),) and bound.low is None and bound.high is None and not bound.spans:
         yield from parts
         return
+    layout = _layout(plan)
     wanted = [one for seek in bound.seeks for one in windows(layout, seek, bound.low, bound.high, bound.spans)]
     for part in parts:
         yield [delta for delta in part if any(one.holds(layout.suffix(delta[0])) for one in wanted)]

@@ -108,7 +108,7 @@ class ReaderSnapshot:
         if layout.plain and limit is None and not offset and (not state or state[0] == OPEN_BRACE):
             # The most common answer is one row or none.
             return (state.partition(b"\x00")[0] if layout.has_suffix else state) or layout.empty or b""
-        limit, offset = limits(layout, limit, offset)
+        limit, offset = limits(layout.reader, limit, offset)
         if spans:
             most = None if limit is None else offset + limit
             parts = windows(layout, seek_values, low, high, spans)
@@ -204,7 +204,7 @@ class ReaderSnapshot:
     ) -> Parts | None:
         """The parts for ``joined``: as many rows of each key as the whole answer can need; None if any key is a
         hole."""
-        limit, offset = limits(layout, limit, offset)
+        limit, offset = limits(layout.reader, limit, offset)
         most = None if limit is None else offset + limit
         wanted: list[Window] = []
         found: Parts = []

@@ -37,8 +37,11 @@ CHARACTERS = 200_000
 MOST_DIGITS = 18
 """Digits of a number: a longer one may have no column that it fits."""
 
-LAST_TEXTS = 8
-"""The texts that were scanned last: each is looked at up to three times on its way, and many are asked again."""
+LAST_TEXTS = 100
+"""The texts whose tokens are remembered, those asked latest: a text is looked at up to three times on its way, and many
+are asked again. At worst some 60 kB each."""
+LAST_CHARACTERS = 1_000
+"""The most characters of one that is remembered."""
 MOST_CHARACTERS = 10_000
 """Characters of a text that is looked at, for a tenth of a millisecond each thousand."""
 
@@ -68,9 +71,15 @@ class ConstantGroup:
         return self.values if self.is_list else self.values[0]
 
 
-@lru_cache(LAST_TEXTS)
-def scanned(sql: str) -> tuple[str, list[ConstantGroup]] | None:
+Scanned = tuple[str, Sequence[ConstantGroup]]
+
+
+def scanned(sql: str) -> Scanned | None:
     """The text's tokens with a mark for each constant, and the constants; None where something in it is unusual."""
+    return _scanned_lately(sql) if len(sql) <= LAST_CHARACTERS else _scanned(sql)
+
+
+def _scanned(sql: str) -> Scanned | None:
     if len(sql) > MOST_CHARACTERS or _BEGINNING.match(sql) is None:
         return None
     parts: list[str] = []
@@ -93,6 +102,9 @@ def scanned(sql: str) -> tuple[str, list[ConstantGroup]] | None:
             text = mark
         parts.append(text)
     return _listed("".join(parts), groups)
+
+
+_scanned_lately = lru_cache(LAST_TEXTS)(_scanned)
 
 
 def _constant(kind: str, text: str) -> tuple[str, Value]:

@@ -28,6 +28,7 @@ from domains.language.types import Kind, SqlType, Value
 from domains.plan.graph import Parameter, ParameterKind
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import exp, nodes, parse_select, position, refuse_unfaithful, text_of
+from migrations.parse.syntax import copied
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.sources.hints import partial_by, without_hints
@@ -253,7 +254,7 @@ class _Making:
 
 
 def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, keep: bool) -> AdHoc:
-    copy = query.copy()
+    copy = copied(query)
     parts = list(nodes(copy))
     marks = placeholders(copy) if any(isinstance(part, exp.Placeholder) for part in parts) else []
     making = _Making(copy, params, {id(node): number for number, node in enumerate(marks)})
