@@ -17,7 +17,7 @@ from tests.campaign.cases import case_of
 from tests.campaign.execution import Execution
 from tests.campaign.judge import Judge
 from tests.campaign.simulated import Simulated
-from tests.campaign.statements import Restart
+from tests.campaign.statements import Compare, Restart
 from tests.campaign.subject import Setting
 from tests.migrations.backfill.comparing import computed, held
 from tests.migrations.backfill.in_process import run_locally
@@ -32,8 +32,10 @@ def compare(seed: int) -> int:
     setting = Setting(seed, partial=False, domains=random.choice((1, 2, 3)), shards=random.choice((1, 2, 3, 4)))
     subject, judge = Simulated(setting), Judge()
     try:
-        # A restart builds all anew: then its states would be compared, and not what writes made of them.
-        Execution(subject, judge, seed).run([op for op in case_of(seed, setting).operations if op != Restart()])
+        # A restart builds all anew: then its states would be compared, and not what writes made of them. Answers are
+        # compared by the campaign itself.
+        operations = [op for op in case_of(seed, setting).operations if not isinstance(op, Restart | Compare)]
+        Execution(subject, judge, seed).run(operations)
     finally:
         judge.close()
     subject.settle()
