@@ -92,6 +92,8 @@ class Update:
     """The engine picks an index by it."""
     limit: int | None = None
     stamps: Stamps = ()
+    ignore: bool = False
+    """UPDATE IGNORE: a row whose new values a unique key or a CHECK refuses stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class Amend:
     stamps: Stamps = ()
     also: tuple[Amend, ...] = ()
     """The same of other tables of the shard, in one commit."""
+    ignore: bool = False
+    """UPDATE IGNORE, in the order of ``rows``."""
 
 
 Operation = Insert | Update | Delete | Amend

@@ -188,7 +188,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
         tokens = [token for token in tokens if token is not external]
     _refuse_foreign_tokens(sql, tokens)
     _refuse_programs(tokens)
-    tokens = _without_priorities(tokens)
+    tokens, ignore = _without_priorities(tokens)
     tokens, duplicates = _without_duplicates(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_selects_of_rows(_with_interval_calls(_with_plain_values(tokens)))
@@ -215,6 +215,8 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     refuse_unknown(tree)
     if duplicates:
         tree.set("alternative", duplicates)
+    if ignore:
+        tree.set("ignore", True)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
     return Parsed(tree, text, external is not None, query, sharding)
 
@@ -229,16 +231,17 @@ _PRIORITIES = {
 DELETE has none of here."""
 
 
-def _without_priorities(tokens: list[Token]) -> list[Token]:
+def _without_priorities(tokens: list[Token]) -> tuple[list[Token], bool]:
+    """And whether it is UPDATE IGNORE."""
+
     def stands(at: int, words: tuple[str, ...]) -> bool:
         return at < len(tokens) and tokens[at].token_type not in _SPELLED and tokens[at].text.upper() in words
 
     verb, at = tokens[0].text.upper(), 1
     while stands(at, _PRIORITIES.get(verb, ())):
         at += 1
-    if verb == "UPDATE" and stands(at, ("IGNORE",)):
-        raise Unsupported("UPDATE IGNORE", hint="leave IGNORE out: where a new key is taken, nothing is changed")
-    return [tokens[0], *tokens[at:]]
+    ignore = verb == "UPDATE" and stands(at, ("IGNORE",))
+    return [tokens[0], *tokens[at + ignore :]], ignore
 
 
 def _without_duplicates(tokens: list[Token]) -> tuple[list[Token], str]:

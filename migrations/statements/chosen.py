@@ -77,6 +77,10 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
     for clause in ("with_", "where", "order", "limit"):
         if node.args.get(clause) is not None:
             select.set(clause, node.args[clause])
+    if node.args.get("ignore") and not node.args.get("order"):
+        schema = tables[0].schema  # In the order that a write without a choice takes.
+        keys = [exp.Ordered(this=shown[schema.live().index(at)].copy()) for at in schema.primary_key]
+        select.set("order", exp.Order(expressions=keys) if keys else None)
     timed = at_time(select, now)
     draws = _draws(timed)
     if draws and is_joined(node):
@@ -84,7 +88,7 @@ def choose(node: exp.Update | exp.Delete, catalog: Catalog, params: tuple[Value,
     statement = SelectStatement(timed, text_of(timed), of_now=timed is not select or draws, draws=draws, now=now)
     # Equal rows are chosen, or draw their values, one by one.
     single = bool(node.args.get("limit")) or draws
-    return ChosenWrite(tuple(tables), statement, single)
+    return ChosenWrite(tuple(tables), statement, single, ignore=bool(node.args.get("ignore")))
 
 
 def _named(target: exp.Table) -> str:
@@ -135,7 +139,10 @@ def _amended(write: ChosenWrite, table: ChosenTable, columns: Sequence[Column], 
         if not any(values[at] is None for at in schema.primary_key):  # An outer join found no row of this table.
             found.append((tuple(values), answer[behind.start : behind.stop]))
     if not write.single:
-        found = list({row: (row, beside) for row, beside in reversed(found)}.values())
+        first: dict[Row, Row] = {}
+        for row, extra in found:
+            first.setdefault(row, extra)
+        found = list(first.items())
     given: list[tuple[int, Expression]] = []
     for position, change in table.changes or ():
         if isinstance(change, int):
@@ -145,7 +152,8 @@ def _amended(write: ChosenWrite, table: ChosenTable, columns: Sequence[Column], 
     stored = tuple([row for row, _ in found])
     beside = tuple([extra for _, extra in found]) if table.changes else ()
     changes = None if table.changes is None else tuple(given)
-    return Amend(schema.name, stored, beside, changes, write.single, write.returning is not None, table.stamps)
+    told = write.returning is not None
+    return Amend(schema.name, stored, beside, changes, write.single, told, table.stamps, ignore=write.ignore)
 
 
 def _stated(node: exp.Update | exp.Delete, params: tuple[Value, ...], now: str) -> exp.Update | exp.Delete:

@@ -24,7 +24,7 @@ from migrations.query.expressions.terms import and_parts
 from migrations.query.select import output_name, unique_name
 from migrations.statements.chosen import choose, is_joined
 from migrations.statements.constants import constant_of, draws_values, placeholders, value_of
-from migrations.statements.definitions.foreign_keys import refuse_referred
+from migrations.statements.definitions.foreign_keys import refuse_ignoring, refuse_referred
 from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.insert import insert, with_columns_beside
 from migrations.statements.names import written_table
@@ -131,6 +131,9 @@ def write(
     """
     node = parsed.expression
     _refuse_clauses(node)
+    if node.args.get("ignore"):
+        written = [item.this.name for item in node.expressions if isinstance(item, exp.EQ)]
+        refuse_ignoring(catalog, written_table(catalog, _target(node)), written)
     if isinstance(node, (exp.Update, exp.Delete)) and (is_joined(node) or node.args.get("with_")):
         if node.args.get("returning"):
             raise Unsupported("RETURNING of a write with joins or WITH", hint="SELECT the rows first")
@@ -141,7 +144,8 @@ def write(
     told = returning(node, schema, now)
     context = _context(node, schema, params, now)
     if isinstance(node, (exp.Update, exp.Delete)):
-        ordered = node.args.get("order") and node.args.get("limit")
+        ignores = bool(node.args.get("ignore"))  # In which order, decides which rows stay as they are.
+        ordered = node.args.get("order") and (node.args.get("limit") or ignores)
         if (
             ordered
             or draws_values(parsed.sql, node)
@@ -260,7 +264,8 @@ def _operation(context: _Context, answers: Answers, columns: Sequence[Column] = 
         return Delete(schema.name, where, access(where, schema), limit, node.args.get("returning") is not None)
     changes = assignments(node.expressions, schema, scope, setting, context.now)
     times = stamps(schema, (position for position, _ in changes), context.now)
-    return Update(schema.name, where, changes, access(where, schema), limit, times)
+    ignore = bool(node.args.get("ignore"))
+    return Update(schema.name, where, changes, access(where, schema), limit, times, ignore)
 
 
 def _limit(node: exp.Expr, setting: Setting) -> int | None:
@@ -322,3 +327,5 @@ def _refuse_clauses(node: exp.Expr) -> None:
         raise SqlError(f'{verb} names "{many[0].name}", which FROM does not have')
     if target.args.get("partition") or node.args.get("partition"):
         raise Unsupported(f"{verb} with PARTITION")
+    if node.args.get("ignore") and is_joined(node):
+        raise Unsupported("UPDATE IGNORE with joins", hint="choose the rows by WHERE id IN (SELECT …)")

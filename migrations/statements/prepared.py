@@ -128,7 +128,12 @@ def template_of(node: exp.Expr, schema: TableSchema, operation: Operation) -> Te
     numbers = {id(mark): number for number, mark in enumerate(placeholders(node))}
     if isinstance(operation, Insert):
         return _of_insert(node, schema, operation, len(numbers))
-    if isinstance(operation, Amend) or operation.limit is not None or operation.where is None:
+    if (
+        isinstance(operation, Amend)
+        or operation.limit is not None
+        or operation.where is None
+        or node.args.get("ignore")
+    ):
         return None
     conditions = _conditions(node, schema, numbers)
     changes = _changes(node, schema, numbers) if isinstance(operation, Update) else None

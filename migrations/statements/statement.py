@@ -151,6 +151,8 @@ class ChosenWrite:
     single: bool
     """Whether a row stands for one of those that equal it: so it does with LIMIT."""
     returning: Returning | None = None
+    ignore: bool = False
+    """UPDATE IGNORE."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,8 @@ class Judge:
     def _updated(self, table: Table, before: Rows, update: Update) -> tuple[Verdict, Rows]:
         results = self._matching(update, tuple(term for _, term in update.assignments))
         rows = dict(before)
+        if update.ignore:
+            return Verdict.DONE, self._updated_one_by_one(table, rows, update, results)
         for id, values in results.items():
             rows[id] = self._changed(table, update.assignments, before[id], values)
         self._require_unique(table, rows)
@@ -233,6 +235,16 @@ class Judge:
                 if None not in now and any([row[p] for p in positions] == now for row in others):
                     return Verdict.OPEN, rows
         return Verdict.DONE, rows
+
+    def _updated_one_by_one(self, table: Table, rows: Rows, update: Update, results: Rows) -> Rows:
+        """UPDATE IGNORE, in the order of the primary key."""
+        new = {id: self._changed(table, update.assignments, rows[id], values) for id, values in results.items()}
+        places = [table.names.index(name) for name in table.primary_key]
+        for id in sorted(new, key=lambda id: [rows[id][place] for place in places]):
+            others = {other: row for other, row in rows.items() if other != id}
+            if not any(self._holders(table, others, key, new[id]) for key in table.keys):
+                rows[id] = new[id]
+        return rows
 
     def _matching(self, write: Update | Delete, terms: tuple[Any, ...]) -> Rows:
         shown = ", ".join(["rowid", *(term.judge() for term in terms)])

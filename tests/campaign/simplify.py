@@ -22,6 +22,8 @@ def _simpler(operation: Operation) -> Iterator[Operation]:
             yield from _simpler_insert(operation)
         case Update(drawn=True) | Delete(drawn=True):
             yield replace(operation, drawn=False)
+        case Update(ignore=True):
+            yield replace(operation, ignore=False)
         case Update(_, assignments, where):
             if len(assignments) > 1:
                 for i in range(len(assignments)):

@@ -57,6 +57,8 @@ class Update:
     where: Term | None
     drawn: bool = False
     """RAND() in it, where all that it may be comes to the same."""
+    ignore: bool = False
+    """UPDATE IGNORE; of a table with a primary key, whose order its rows are taken in."""
 
     def text(self) -> str:
         nought = " + CAST(FLOOR(RAND()) AS SIGNED)"
@@ -66,7 +68,7 @@ class Update:
             else f"{name} = {term.mysql()}"
             for name, term in self.assignments
         )
-        return f"UPDATE {self.table} SET {sets}{_where_text(self.where, self.drawn)}"
+        return f"UPDATE {'IGNORE ' * self.ignore}{self.table} SET {sets}{_where_text(self.where, self.drawn)}"
 
 
 @dataclass(frozen=True, slots=True)

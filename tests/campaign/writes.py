@@ -17,8 +17,8 @@ def random_write(random: Random, table: Table) -> Write:
     if roll < 0.6:
         return random_insert(random, table)
     if roll < 0.86:
-        return _drawing(random_update(random, table))
-    return _drawing(Delete(table.name, _condition(random, table)))
+        return _varied(random_update(random, table), table)
+    return _varied(Delete(table.name, _condition(random, table)), table)
 
 
 def random_insert(random: Random, table: Table, rows: int | None = None) -> Insert:
@@ -43,9 +43,13 @@ def random_update(random: Random, table: Table) -> Update:
     return Update(table.name, _assignments(random, table, inserted=False), _condition(random, table))
 
 
-def _drawing(write: Update | Delete) -> Update | Delete:
-    """Now and then with RAND(). The rest of the case is the same without it."""
-    return replace(write, drawn=Random(repr(write)).random() < 0.1)
+def _varied(write: Update | Delete, table: Table) -> Update | Delete:
+    """Now and then with RAND(), or IGNORE. The rest of the case is the same without it."""
+    random = Random(repr(write))
+    write = replace(write, drawn=random.random() < 0.1)
+    if isinstance(write, Update) and table.primary_key and random.random() < 0.25:
+        return replace(write, ignore=True)
+    return write
 
 
 def _required(column: Column, table: Table) -> bool:

@@ -1,5 +1,5 @@
 """INSERT IGNORE, REPLACE and ON DUPLICATE KEY UPDATE tell the counts, and by first_id the row, that MariaDB tells; and
-writes of several tables at once tell its counts and leave its rows."""
+writes of several tables at once, and UPDATE IGNORE, tell its counts and leave its rows."""
 
 from __future__ import annotations
 
@@ -113,6 +113,18 @@ def of_several(rng: random.Random) -> str:
     return f"UPDATE {source} SET {', '.join(items)}{where}"
 
 
+def ignoring(rng: random.Random) -> str:
+    """MariaDB takes the rows by their primary key, since nothing else serves the condition."""
+    table = rng.choice(("a", "b"))
+    column = rng.choice(("id", "u", "n"))
+    values = [f"{rng.randrange(12)}", "id + 1", "id * 2 % 9"]
+    value = rng.choice(values if column == "id" else [*values, "u - 1", "n % 5", "NULL"])
+    also = f", n = {rng.randrange(12)}" if column != "n" and rng.random() < 0.4 else ""
+    where = f" WHERE id {rng.choice(('<', '>', '<>'))} {rng.randrange(12)}" if rng.random() < 0.6 else ""
+    order = rng.choice(("", "", " ORDER BY id DESC", " ORDER BY n, id", " ORDER BY id DESC LIMIT 3"))
+    return f"UPDATE IGNORE {table} SET {column} = {value}{also}{where}{order}"
+
+
 async def _of_several_as_theirs(port: int, directory: Path, rng: random.Random) -> None:
     connection = await asyncmy.connect(host="127.0.0.1", port=port, user="root", password="", autocommit=True)
     cursor = connection.cursor()
@@ -137,6 +149,7 @@ async def _of_several_as_theirs(port: int, directory: Path, rng: random.Random) 
         rows = [(rng.randrange(12), rng.randrange(12), rng.randrange(12)) for _ in range(rng.randrange(1, 6))]
         await both(f"INSERT IGNORE INTO {table} VALUES {', '.join(map(str, rows))}")
         await both(of_several(rng))
+        await both(ignoring(rng))
     await ours.close()
     connection.close()
 

@@ -14,7 +14,7 @@ from typing import assert_never
 from domains.engine.writing.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
-from domains.language.types import Delta, Row, collations_of
+from domains.language.types import Check, Delta, Row, collations_of
 from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
@@ -179,13 +179,17 @@ class TableChange:
                     f'row {number}: column "{name}" of table "{self.schema.title}" must not be NULL',
                     hint="give it a value, or a DEFAULT in the table",
                 )
-        for check, condition in self._checks:
-            if condition(row) == 0:
-                raise ConstraintViolation(
-                    f'row {number}: check "{check.name}" of table "{self.schema.title}" does not hold: '
-                    f"{check.condition.sql}",
-                    hint="give values that it is true for",
-                )
+        check = self.broken(row)
+        if check is not None:
+            raise ConstraintViolation(
+                f'row {number}: check "{check.name}" of table "{self.schema.title}" does not hold: '
+                f"{check.condition.sql}",
+                hint="give values that it is true for",
+            )
+
+    def broken(self, row: Row) -> Check | None:
+        """The first CHECK that does not hold for the row."""
+        return next((check for check, condition in self._checks if condition(row) == 0), None)
 
     def finished(self) -> list[Delta]:
         """The deltas, once nothing more comes."""
@@ -407,7 +411,31 @@ def _update(change: TableChange, operation: Update) -> int:
         return 0
     assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight in rows if (new := assigning(row, ())) != row]
+    if operation.ignore:
+        key_of = key_function(change.schema.primary_key, collations_of(change.schema.columns))
+        return _replace_each(change, sorted(changed, key=lambda each: key_of(each[0])))
     return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))
+
+
+def _replace_each(change: TableChange, changed: Sequence[tuple[Row, Row, int]]) -> int:
+    """UPDATE IGNORE: one row after the other, each beside those before it as they have become. How many were changed.
+
+    InnoDB takes rows by their primary key where no index serves it better; so are they taken here.
+    """
+    affected = 0
+    for number, (old, new, weight) in enumerate(changed, 1):
+        if change.broken(new) is not None:
+            continue
+        change.require(new, number)
+        for _ in range(weight):
+            change.remove(old)
+            if change.conflict(new) is not None:
+                change.insert(old)
+                break
+            change.insert(new)
+            change.move(old, new)
+            affected += 1
+    return affected
 
 
 def _replace_all(change: TableChange, changed: Sequence[tuple[Row, Row, int]], *, keeps_keys: bool) -> int:
@@ -460,4 +488,6 @@ def _amend(change: TableChange, operation: Amend) -> int:
         return sum([weight for _, weight, _ in found])
     assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight, extra in found if (new := assigning(row, extra)) != row]
+    if operation.ignore:
+        return _replace_each(change, changed)
     return _replace_all(change, changed, keeps_keys=change.keeps_keys(assigning))

@@ -16,7 +16,7 @@ REFERENCES behind a column is a foreign key too, as in MariaDB and MySQL 9; MySQ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from domains.errors import AlreadyExists, SqlError, StillInUse, UnknownName, Unsupported
@@ -239,6 +239,17 @@ def refuse_referred(catalog: Catalog, table: TableSchema, what: str) -> None:
                 f"which cannot be {what}",
                 hint=f'ALTER TABLE {child.title} DROP FOREIGN KEY {key.name} first, or drop "{child.title}"',
             )
+
+
+def refuse_ignoring(catalog: Catalog, table: TableSchema, names: Collection[str]) -> None:
+    """:raises Unsupported: UPDATE IGNORE of columns of a foreign key, which is looked after when the statement is done,
+    and not row by row."""
+    titles = {table.columns[at].name.lower() for key in table.foreign_keys if key.enforced for at in key.columns}
+    titles |= {name.lower() for _, key in referring(catalog, table.name) for name in key.key}
+    generated = [table.columns[at].name for at in table.live() if table.columns[at].generated is not None]
+    met = next((name for name in (*names, *generated) if name.lower() in titles), None)
+    if met is not None:
+        raise Unsupported(f'UPDATE IGNORE of "{met}", a column of a foreign key', hint="leave IGNORE out")
 
 
 def refuse_unread(
