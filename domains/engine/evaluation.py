@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from domains.engine.vertices import Vertices
+from domains.engine.walks import FEW_KEYS, GUESSED, LOOKUP_ROWS, SLICE_ROWS, Walks
 from domains.errors import LimitExceeded
 from domains.language.types import Column, Delta, Kind, Row, TableColumn, TableSchema, collations_of
 from domains.operators.edges import BaseOperator
@@ -31,20 +32,12 @@ from domains.plan.traits import traits_of
 from domains.store.selecting import keys_of
 from domains.store.storage import StoredRows, TableRows
 
-SLICE_ROWS = 2_000
-"""The rows of one slice of a scan: enough to make the cost of a slice small, and some hundred kB."""
 PAIRS = 50_000
 """Rows that a slice may become at a join whose other side has many rows for a key: some 10 MB."""
-LOOKUP_ROWS = 4
-"""A look-up by an index costs about as much as scanning so many rows."""
 FEW_BYTES = 4 * 2**20
 """The most bytes of text that an evaluation of few rows reads: rows may be long."""
 SHORT = frozenset((Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.TIME))
 """Kinds of values that are never long."""
-FEW_KEYS = 64
-"""Looked up at once in an evaluation of few rows, and rows of a slice: so that these bytes are noticed in time."""
-GUESSED = 1_000
-"""Rows of a key that are counted to estimate a look-up; more are as good as many."""
 
 
 Slices = Callable[[], Iterator[list[Delta]]]
@@ -73,7 +66,7 @@ class EvaluationPlan:
     """What each node is expected to have, where statistics tell."""
 
 
-class Evaluation:
+class Evaluation(Walks):
     """The answer of one plan over ``tables``.
 
     Of ``most`` rows read, or made at a node, one more raises RowsExceeded, and so do long rows, and a plan that grows;
@@ -90,7 +83,7 @@ class Evaluation:
         self._bytes = FEW_BYTES
         if most and plan.grows:
             raise RowsExceeded("the query makes long texts", hint="it is evaluated in a process of its own")
-        self._vertices = Vertices(tables)
+        super().__init__(Vertices(tables), few=most > 0)
         for node in plan.nodes:
             self._root = self._vertices.add(node)
         self._whole: dict[Vertex, list[Delta]] = {}
@@ -130,6 +123,9 @@ class Evaluation:
         elsewhere = self._elsewhere.get(vertex.index)
         if elsewhere is not None:
             return elsewhere()
+        ranged = self._ranged_part(vertex)
+        if ranged is not None:
+            return ranged
         tied = self._tied(vertex)
         if tied is not None:
             return ([*found] for found in vertex.operator.compute(self, *tied) if found)
@@ -158,18 +154,25 @@ class Evaluation:
                 inputs[place] = part
                 yield forward(inputs, self)
 
+    def _forwarded(self, vertex: Vertex, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
+        return (vertex.operator.forward([part], self) for part in slices)
+
     def _grouped(self, vertex: Vertex) -> Iterator[list[Delta]]:
         """γ and τ take one part after another, and are then listed."""
-        yield vertex.operator.gathered(self._slices(vertex.parents[0]))
+        first = self._first_of(vertex, (), [()])
+        yield vertex.operator.gathered(self._slices(vertex.parents[0]) if first is None else first)
 
     def _joined(self, vertex: Vertex) -> Iterator[list[Delta]]:
         """⋈: the rows of one side come in parts, as insertions, and those of the other are looked up."""
         side = self._drive(vertex, ())
+        return self._matched(vertex, side, self._slices(vertex.parents[side]))
+
+    def _matched(self, vertex: Vertex, side: int, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
         matching = traits_of(vertex.node.operator).matching
         assert matching is not None
         other = vertex.parents[1 - side]
         key_of = key_function(matching.on[side], vertex.parents[side].collations)
-        for part in self._slices(vertex.parents[side]):
+        for part in slices:
             keys = [key for key in dict.fromkeys(key_of(row) for row, _ in part) if None not in key]
             found = self.find(other, matching.on[1 - side], keys)
             several = max((len(rows) for rows in found if rows is not None), default=0)
@@ -212,7 +215,8 @@ class Evaluation:
         if isinstance(operator, BaseOperator):
             found = self._stored(operator, columns, keys)
         else:
-            found = operator.compute(self, columns, keys)
+            first = self._first_of(vertex, columns, keys)
+            found = operator.compute(self, columns, keys) if first is None else [*first]
         if traits.own_state:
             index = vertex.operator.make_index(columns, partial=True)
             for key, material in zip(keys, found, strict=True):
@@ -358,6 +362,9 @@ class Evaluation:
         operator = vertex.operator
         if isinstance(operator, BaseOperator):
             return operator.stored.row_count
+        ranged = self._ranged_rows(vertex)
+        if ranged is not None:
+            return len(ranged)
         tied = self._tied(vertex)
         if tied is not None:
             columns, keys = tied

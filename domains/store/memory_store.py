@@ -7,16 +7,18 @@ kept by content with their weight, and each index (the primary key is one) maps 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 
 from domains.errors import AlreadyExists, NotFound
-from domains.language.encoding import encode_key
+from domains.language.encoding import encode_key, row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.storage import best_key, declared_indexes
+from domains.store.walking import Interval, orders_of
 from domains.store.widening import Widening, widening
 
 _Weights = dict[Row, int]
@@ -51,6 +53,8 @@ class MemoryTable:
         self._staged_streams: dict[str, int] = {}
         self._ordered: list[tuple[bytes, Row]] | None = None
         """The rows in storage order, made when a scan needs it and dropped by the next commit."""
+        self._walked: dict[Columns, list[tuple[bytes, Row]]] = {}
+        """The same by other orders, for walks."""
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -109,6 +113,26 @@ class MemoryTable:
             if after is None:
                 return
 
+    @property
+    def orders(self) -> tuple[Columns, ...]:
+        width = len(self.schema.columns)
+        return orders_of(self.schema, [columns for columns in self._indexes if max(columns) < width])
+
+    def walk(
+        self, order: Columns, interval: Interval, first: int, most: int, *, descending: bool = False
+    ) -> Iterator[list[Delta]]:
+        assert not self._staged, "walk with uncommitted staged deltas"
+        if order not in self._walked:
+            encode = row_encoder(order, [self.schema.columns[at].type for at in order])
+            self._walked[order] = sorted([(encode(row), row) for row in self._rows], key=itemgetter(0))
+        start, end = interval
+        keys = [key for key, _ in self._walked[order]]
+        found = self._walked[order][bisect_left(keys, start) : len(keys) if end is None else bisect_left(keys, end)]
+        rows, size = [row for _, row in (reversed(found) if descending else found)], first
+        while rows:
+            yield [(row, self._rows[row]) for row in rows[:size]]
+            rows, size = rows[size:], min(2 * size, most)
+
     def before(self, row: Row, cursor: bytes | None) -> bool:
         return cursor is None or self._place(row) <= cursor
 
@@ -166,6 +190,7 @@ class MemoryTable:
             self._count += weight
         if staged:
             self._ordered = None
+            self._walked.clear()
         self._committed_auto_increment = self._auto_increment
 
     def rollback(self) -> None:
@@ -184,6 +209,7 @@ class MemoryTable:
             self._rows = {widen(row): weight for row, weight in self._rows.items()}
             self._indexes = {columns: self._fill(columns) for columns in self._indexes}
             self._ordered = None
+            self._walked.clear()
 
     # --- indexes ------------------------------------------------------------------------------------------------
 

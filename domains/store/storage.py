@@ -27,6 +27,7 @@ from domains.store.widening import Widening
 
 if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
     from domains.plan.packets import Once
+    from domains.store.walking import Interval
 
 AUTOMATIC_BYTES = 64_000_000
 """Bytes that automatic views may hold together, unless settings say otherwise."""
@@ -63,6 +64,16 @@ class StoredRows(Protocol):
 
     def slices(self, limit: int) -> Iterator[list[Delta]]:
         """All rows, about so many at a time; equal rows of a bag may come in several."""
+
+    @property
+    def orders(self) -> tuple[Columns, ...]:
+        """The columns by which rows can be walked; see :func:`domains.store.walking.orders_of`."""
+
+    def walk(
+        self, order: Columns, interval: Interval, first: int, most: int, *, descending: bool = False
+    ) -> Iterator[list[Delta]]:
+        """The rows whose keys by one of ``orders`` are in an interval, in that order or the other way round: ``first``
+        of them, then twice as many each time, up to ``most``."""
 
     def has_index(self, columns: Columns) -> bool:
         """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the

@@ -16,14 +16,14 @@ from domains.language.expressions import Call, Constant, Field
 from domains.language.rewriting import is_never
 from domains.language.types import SqlType
 from domains.plan.estimates import Estimated, Statistics
-from domains.plan.graph import Columns, Materialization, Node, NodeIndex
+from domains.plan.graph import Materialization, Node, NodeIndex
 from domains.plan.packets import Access
 from domains.plan.sides import COMPUTED
 from domains.plan.traits import is_base, traits_of
-from domains.store.storage import best_key
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.flow.explain import explain_query
 from migrations.flow.plan import State
+from migrations.flow.table_walks import is_sought, table_walks
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.expressions.terms import moved
 from migrations.query.view import PlannedView, plan_view
@@ -92,8 +92,15 @@ def _grows(part: object) -> bool:
 
 def explained(plan: EvaluationPlan, done: Mapping[NodeIndex, str] | None = None) -> str:
     """The tree of what is evaluated, with about how many rows are expected at each node, and what was done there."""
-    nodes = {node.index: node for node in plan.nodes}
-    return explain_query(nodes.__getitem__, plan.nodes[-1].index, plan.estimates, done or {})
+    nodes, estimates = {node.index: node for node in plan.nodes}, dict(plan.estimates)
+    names: dict[NodeIndex, str] = {}
+    for walk in table_walks(plan):
+        names[walk.base] = walk.text
+        known = estimates.get(walk.base)
+        if known is not None and walk.is_whole:
+            above = estimates.get(walk.above, known) if walk.above is not None else known
+            estimates[walk.base] = known.with_rows(above.rows if walk.count is None else min(known.rows, walk.count))
+    return explain_query(nodes.__getitem__, plan.nodes[-1].index, estimates, done or {}, names)
 
 
 def estimates_of(nodes: Sequence[Node], statistics: Statistics) -> dict[NodeIndex, Estimated]:
@@ -112,20 +119,7 @@ def scans_joins(plan: EvaluationPlan) -> bool:
 
 def finds_by_index(plan: EvaluationPlan) -> bool:
     """Whether an index of a base table has values of the reader's key."""
-    nodes = {node.index: node for node in plan.nodes}
-    tables = {schema.name.lower(): schema for schema in plan.tables}
-
-    def decides(node: Node, columns: Columns) -> bool:
-        base = node.operator
-        if is_base(base):
-            schema = tables[base.table.lower()]
-            return bool(best_key(schema, (*schema.unique, *schema.indexes), {base.columns[at] for at in columns}))
-        parents = [nodes[index] for index in node.parents]
-        origins = traits_of(base).origins(columns, [len(parent.columns) for parent in parents])
-        known = [tuple(column for column in own if column != COMPUTED) for own in origins]
-        return any(map(decides, parents, known))
-
-    return bool(plan.reader.key) and decides(plan.nodes[-1], plan.reader.key)
+    return bool(plan.reader.key) and is_sought(plan, plan.nodes[-1], plan.reader.key)
 
 
 def is_unique(plan: EvaluationPlan) -> bool:

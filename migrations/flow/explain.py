@@ -44,15 +44,17 @@ def explain_query(
     root: NodeIndex,
     known: Mapping[NodeIndex, Estimated],
     done: Mapping[NodeIndex, str],
+    walked: Mapping[NodeIndex, str],
 ) -> str:
-    """The tree of a query that is evaluated once, and keeps nothing: with the rows that are expected, where known, and
-    what was done at a node, where it was run."""
+    """The tree of a query that is evaluated once, and keeps nothing: with the walks of tables, the rows that are
+    expected, where known, and what was done at a node, where it was run."""
 
     def named(node: Node) -> str:
         return traits_of(node.operator).text([names_of(node_of(parent)) for parent in node.parents])
 
     def expected(node: Node) -> str:
-        rows = f"  ~{max(1, round(known[node.index].rows)):,} rows" if node.index in known else ""
+        rows = f"  {walked[node.index]}" if node.index in walked else ""
+        rows += f"  ~{max(1, round(known[node.index].rows)):,} rows" if node.index in known else ""
         return f"{rows}  ({done[node.index]})" if node.index in done else rows
 
     return "\n".join(tree_lines(root, node_of, named, expected))

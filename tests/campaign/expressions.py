@@ -29,6 +29,10 @@ def moment(random: Random, type: Type) -> Term:
     return Term(INT, f"(YEAR(NOW()) + {value - int(NOW[:4])})", str(value))
 
 
+def drawn_constant(random: Random, type: Type) -> Term:
+    return constant(draw(random, type), dec(2) if type.kind is Kind.DEC else type)
+
+
 @dataclass
 class Expressions:
     """``plain`` leaves out what strict mode makes an error in a write (division by zero, text that is no number)."""
@@ -59,7 +63,7 @@ class Expressions:
         columns = [term for term in self.scope if term.type.kind == type.kind]
         if columns and self.random.random() < 0.8:
             return self.random.choice(columns)
-        return constant(draw(self.random, type), dec(2) if type.kind is Kind.DEC else type)
+        return drawn_constant(self.random, type)
 
     def any_type(self) -> Type:
         return self.random.choice(self.scope).type if self.scope else INT

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from tests.campaign.aggregates import Aggregates
-from tests.campaign.expressions import Expressions, moment
+from tests.campaign.expressions import Expressions, drawn_constant, moment
 from tests.campaign.kinds import INT, Kind, Type
 from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
@@ -39,6 +39,8 @@ class Queries:
         if self.random.random() < 0.14:
             union = self.union()
             return self._ordered_union(self._asked(union) if self.parameters is not None else union)
+        if self.random.random() < 0.15:
+            return self._ordered(self._page())
         return self._ordered(self.select(depth=2))
 
     def union(self, depth: int = 1) -> Compound:
@@ -117,6 +119,15 @@ class Queries:
                 arithmetic("+", random.choice(numbers), placeholder(Parameter(next(self.parameters), "=", INT)))
             )
         return Select(self.named(shown), sources, where, distinct=distinct)
+
+    def _page(self) -> Select:
+        """By an index of the first source."""
+        sources, where = self._from(self.random.choice((0, 0, 1)))
+        expressions = self._expressions(sources)
+        where = (*where, *self._range_of_index(sources[0]))
+        if self.random.random() < 0.4:
+            where = (*where, expressions.boolean(1))
+        return Select(self.named([expressions.output() for _ in range(2)]), sources, where)
 
     def _windows(self, columns: Sequence[Term]) -> list[Term]:
         """Window functions whose values do not depend on how ties are broken."""
@@ -320,6 +331,31 @@ class Queries:
             equal, strict = self._compared_with(target, "="), self._compared_with(target, kind[0])
             condition = same(INT, "({0} OR ({1} AND {2}))", strict, equal, condition)
         return condition
+
+    def _range_of_index(self, source: Source) -> list[Term]:
+        """Values for first columns of an index, and its order for the page; perhaps the order alone."""
+        random, name = self.random, source.relation.name if isinstance(source.relation, Stored) else ""
+        for table in (table for table in self.tables if table.name == name):
+            keys = [key + table.primary_key for key in (table.primary_key, *table.unique, *table.indexes)]
+            known = {
+                term.column[1]: term for term in source.columns() if term.column and term.type.kind is not Kind.DBL
+            }
+            targets = [known[at] for at in dict.fromkeys(random.choice(keys)) if at in known]
+            found, kind = [], random.choice(("<", "<=", ">", ">="))
+            for number, target in enumerate(targets[:-1]):
+                if random.random() < 0.3 and number == len(found):
+                    found.append(same(INT, "({0} = {1})", target, self._value_of(target, "=")))
+            targets = targets[len(found) :]
+            self.paged = targets[: random.choice((1, 2, 9))], kind in ("<", "<=")
+            if targets and random.random() < 0.75:
+                found.append(same(INT, f"({{0}} {kind} {{1}})", targets[0], self._value_of(targets[0], kind)))
+            return found
+        return []
+
+    def _value_of(self, target: Term, kind: str) -> Term:
+        if self.parameters is not None and self.random.random() < 0.5:
+            return placeholder(Parameter(next(self.parameters), kind, target.type))
+        return drawn_constant(self.random, target.type)
 
     def _compared_with(self, target: Term, kind: str) -> Term:
         assert self.parameters is not None

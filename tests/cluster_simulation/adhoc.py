@@ -31,8 +31,8 @@ from worker.adhoc.shard_view import ViewedTables
 from worker.protocol.cuts import EvaluatePart, ReadCut
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
-from worker.rocks.database import Entry, FoundEntries, KeyRange
 from worker.rocks.indexes import TableIndexes
+from worker.rocks.iterating import Entry, FoundEntries, KeyRange
 from worker.rocks.stored_table import ViewedTable
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ ENTRIES = 3
 SELECTS = {
     "SELECT m.id, n.id FROM marks m LEFT JOIN marks n ON m.id = n.id": "marks",
     "SELECT id, who FROM tags": "tags",
+    "SELECT id, id FROM marks ORDER BY id DESC LIMIT 100000": "marks",
     "SELECT q.id, q.id FROM (SELECT MAX(id) AS id FROM marks GROUP BY id) q": "marks",
 }
 """What shows each row of a table once, its number in both columns or the first; and the table."""
@@ -87,7 +88,11 @@ class DictView:
         start, end = ranges[0]
         entries = self._entries
         at = bisect_left(entries, (start, b""))
-        found = [entry for entry in entries[at : at + min(most, ENTRIES) + 1] if entry[0] < end]
+        if start > end:
+            below = entries[max(0, at - min(most, ENTRIES) - 1) : at]
+            found = [entry for entry in reversed(below) if entry[0] >= end]
+        else:
+            found = [entry for entry in entries[at : at + min(most, ENTRIES) + 1] if entry[0] < end]
         taken = tuple(found[: min(most, ENTRIES)])
         return FoundEntries((taken,), len(found) > len(taken) and len(taken) < most)
 
@@ -106,7 +111,10 @@ class Fetched:
     entries: list[Entry]
 
     def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
-        found = [tuple(e for e in self.entries if start <= e[0] < end)[:most] for start, end in ranges]
+        found = []
+        for start, end in ranges:
+            inside = [e for e in self.entries if min(start, end) <= e[0] < max(start, end)]
+            found.append(tuple(inside if start < end else reversed(inside))[:most])
         return FoundEntries(tuple(found), cut=False)
 
     def misread(self, what: str) -> StorageFailure:

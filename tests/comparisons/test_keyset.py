@@ -25,7 +25,9 @@ from worker.reader_map import merging
 MISSING = servers.missing("mariadb")
 SEED = 20_261_126
 VALUES = (None, 0, 1, 2, 3)
-SQL = "CREATE TABLE t (id INT PRIMARY KEY, user INT, a INT, b VARCHAR(9), c DECIMAL(4,1), KEY by_user (user))"
+COLUMNS = "id INT PRIMARY KEY, user INT, a INT, b VARCHAR(9), c DECIMAL(4,1)"
+INDEXES = "KEY by_user (user), KEY by_a (user, a, id), KEY by_c (c), KEY by_b (b, c)"
+SQL = f"CREATE TABLE t ({COLUMNS}, {INDEXES})"
 OPERATORS = ("<", "<=", ">", ">=")
 
 Row = tuple[Any, ...]
@@ -132,7 +134,7 @@ CHANGES = (
 
 def answers_of_sqlite() -> list[list[int]]:
     database = sqlite3.connect(":memory:")
-    database.execute(SQL.replace(", KEY by_user (user)", ""))
+    database.execute(f"CREATE TABLE t ({COLUMNS})")
     for statement in (inserted(stored()), *CHANGES):
         database.execute(statement)
     return [[row[0] for row in database.execute(text, values)] for text, several in asked() for values in several]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import tempfile
 from datetime import timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from domains.language.encoding import row_encoder
 from domains.language.types import BIGINT, TEXT, TIME, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.plan.deltas import consolidate
 from domains.store.memory_store import MemoryStore
+from domains.store.storage import declared_indexes
+from domains.store.walking import orders_of
 from worker.rocks import RocksStore
 
 WORDS = st.sampled_from([None, "", "a", "a\x00b", "ü" * 20, "long " * 40])
@@ -128,6 +133,7 @@ class Twins(RuleBasedStateMachine):
                         alike(mine, other)
                     for key in keys[:2]:
                         alike(ours.find(columns, key), theirs.find(columns, key))
+            walked_alike(ours, theirs, [row for row, _ in rows])
             seen: list[Delta] = []
             part, cursor = ours.scan(None, 2)
             while cursor is not None:
@@ -136,6 +142,25 @@ class Twins(RuleBasedStateMachine):
                 part, cursor = ours.scan(cursor, 2)
             alike(seen + part, rows)
             ours.scan(None, 1)  # What it has read ahead is there when the next step is taken.
+
+
+def walked_alike(ours: Any, theirs: Any, rows: list[Row]) -> None:
+    """Both ways, the whole and from one row to another, in slices that cut equal rows in two."""
+    declared = orders_of(theirs.schema, declared_indexes(theirs.schema))
+    assert set(declared) <= set(ours.orders)
+    assert set(declared) <= set(theirs.orders)
+    for order in sorted(set(ours.orders) & set(theirs.orders)):
+        encode = row_encoder(order, [theirs.schema.columns[at].type for at in order])
+        edges = sorted(encode(row) for row in rows)[:: max(1, len(rows) // 2)]
+        for interval in [(b"", None), *((edge, None) for edge in edges), *((b"", edge) for edge in edges)]:
+            start, end = interval
+            inside = [n for row, w in theirs.find((), ()) for n in [encode(row)] * w]
+            wanted = sorted(key for key in inside if start <= key and (end is None or key < end))
+            for down in (False, True):
+                both = [list(table.walk(order, interval, 1, 3, descending=down)) for table in (ours, theirs)]
+                keys = [[encode(row) for part in parts for row, w in part for _ in range(w)] for parts in both]
+                assert keys == [wanted[::-1] if down else wanted] * 2
+                alike(*(consolidate(chain.from_iterable(parts)) for parts in both))
 
 
 def alike(left: list[Delta], right: list[Delta]) -> list[Delta]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
+from heapq import merge, nsmallest
+from itertools import chain, islice, product
 from typing import Any
 
 from domains.engine.evaluation import NOWHERE, Evaluation, EvaluationPlan, Slices
+from domains.language.encoding import row_encoder
 from domains.language.json_rows import NOT_OF_JSON, json_value, page_values
+from domains.language.ordered import encode_value
 from domains.language.types import Column, Delta, Kind, Row, TableSchema
-from domains.plan.graph import Columns, NodeIndex
+from domains.plan.deltas import key_function
+from domains.plan.graph import Columns, NodeIndex, Reader
 from domains.store.storage import StoredRows, TableRows
+from domains.store.walking import EVERYWHERE, MOST_BOXES, Boxes, Interval, both, exactly
 from worker.adhoc.measured import MeasuredEvaluation
 from worker.reader_map import BoundLookup, ReaderLayout
-from worker.reader_map.layout import tie_of, windows
+from worker.reader_map.layout import Bound, tie_of, windows
 from worker.reader_map.merging import limits
 
 Rows = list[tuple[Any, ...]]
@@ -65,8 +70,8 @@ def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
     plan, bound = question.plan, question.bound
     visible = plan.reader.visible
     nothing = [plan.reader.empty[:visible]] if plan.reader.empty is not None else []
-    parts = _found(evaluation, plan, bound)
     limit, offset = limits(plan.reader, bound.limit, bound.offset)
+    parts = _found(evaluation, plan, bound, None if limit is None else limit + offset)
     if not plan.reader.order and limit is None and not offset:
         any_rows = False
         for part in parts:
@@ -83,8 +88,8 @@ def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
 def part_of(question: Question, tables: TableRows, *, most: int = 0) -> Iterator[list[Delta]]:
     """The root's rows over one shard, for whoever has those of the others too: of an answer with a LIMIT the first."""
     plan, bound = question.plan, question.bound
-    parts = _found(Evaluation(plan, tables, most=most), plan, bound)
     limit, offset = limits(plan.reader, bound.limit, bound.offset)
+    parts = _found(Evaluation(plan, tables, most=most), plan, bound, None if limit is None else limit + offset)
     if limit is None:
         yield from parts
         return
@@ -98,17 +103,66 @@ def _layout(plan: EvaluationPlan) -> ReaderLayout:
     return ReaderLayout(0, plan.reader, plan.nodes[-1].columns)
 
 
-def _found(evaluation: Evaluation, plan: EvaluationPlan, bound: BoundLookup) -> Iterator[list[Delta]]:
-    """The rows of the root that the parameters name."""
-    key = plan.reader.key
-    parts = evaluation.at(key, bound.keys) if key else evaluation.rows() if bound.keys else iter(())
-    if bound.seeks == ((),) and bound.low is None and bound.high is None and not bound.spans:
-        yield from parts
-        return
+def _found(
+    evaluation: Evaluation, plan: EvaluationPlan, bound: BoundLookup, count: int | None
+) -> Iterator[list[Delta]]:
+    """The rows of the root that the parameters name: all of them, or those that may be among the first ``count``."""
+    key, reader = plan.reader.key, plan.reader
+    if not bound.keys:
+        return iter(())
+    anywhere = bound.seeks == ((),) and bound.low is None and bound.high is None and not bound.spans
+    is_page = count is not None and bool(reader.order)
+    if anywhere and not is_page:
+        return evaluation.at(key, bound.keys) if key else evaluation.rows()
     layout = _layout(plan)
     wanted = [one for seek in bound.seeks for one in windows(layout, seek, bound.low, bound.high, bound.spans)]
-    for part in parts:
-        yield [delta for delta in part if any(one.holds(layout.suffix(delta[0])) for one in wanted)]
+    key_of, keys = key_function(key, evaluation.collations), set(bound.keys)
+
+    def within(part: list[Delta]) -> list[Delta]:
+        if anywhere:
+            return part
+        return [delta for delta in part if any(one.holds(layout.suffix(delta[0])) for one in wanted)]
+
+    def passing(part: list[Delta]) -> list[Delta]:
+        return within([delta for delta in part if key_of(delta[0]) in keys] if key else part)
+
+    boxes = _boxes(reader, bound)
+    if count is not None and is_page:
+        first = evaluation.first(reader.order, count, boxes, passing)
+        if first is not None:
+            return iter([first])
+    some = None if anywhere else evaluation.within(boxes)
+    if some is not None:
+        return map(passing, some)
+    return map(within, evaluation.at(key, bound.keys) if key else evaluation.rows())
+
+
+def _boxes(reader: Reader, bound: BoundLookup) -> Boxes:
+    """What the parameters say of columns of the root; more where it would be too many boxes."""
+    if len(bound.keys) * len(bound.seeks) > MOST_BOXES:
+        return EVERYWHERE
+    suffix = (*reader.seek, *(term.column for term in reader.order))
+    found: Boxes = ()
+    for key, seek in product(bound.keys, bound.seeks):
+        values = zip((*reader.key, *reader.seek), (*key, *seek), strict=False)
+        one: Boxes = ({column: exactly(encode_value(value)) for column, value in values},)
+        rest = suffix[len(seek) :]
+        if bound.low is not None or bound.high is not None:
+            one = both(one, _between(rest, (), bound.low, bound.high))
+        for alternatives in bound.spans:
+            one = both(one, tuple(box for span in alternatives for box in _between(rest, *span)))
+        found += one
+    return found if len(found) <= MOST_BOXES and all(found) else EVERYWHERE
+
+
+def _between(columns: Columns, values: Row, low: Bound | None, high: Bound | None) -> Boxes:
+    fixed = {column: exactly(encode_value(value)) for column, value in zip(columns, values, strict=False)}
+    found: Boxes = (fixed,)
+    if low is not None:
+        found = both(found, ({columns[len(values)]: ((encode_value(low[0]), low[1]), None)},))
+    if high is not None:
+        found = both(found, ({columns[len(values)]: (None, (encode_value(high[0]), high[1]))},))
+    return found
 
 
 def _rank(layout: ReaderLayout, row: Row) -> tuple[bytes, bytes]:
@@ -147,6 +201,23 @@ class ShardedRows:
 
     def slices(self, limit: int) -> Iterator[list[Delta]]:
         return (part for shard in self._shards for part in shard.slices(limit))
+
+    @property
+    def orders(self) -> tuple[Columns, ...]:
+        return tuple(order for order in self._shards[0].orders if all(order in each.orders for each in self._shards))
+
+    def walk(
+        self, order: Columns, interval: Interval, first: int, most: int, *, descending: bool = False
+    ) -> Iterator[list[Delta]]:
+        key_of = row_encoder(order, [self.schema.columns[at].type for at in order])
+        rows = [
+            chain.from_iterable(shard.walk(order, interval, first, most, descending=descending))
+            for shard in self._shards
+        ]
+        merged, size = merge(*rows, key=lambda delta: key_of(delta[0]), reverse=descending), first
+        while part := list(islice(merged, size)):
+            yield part
+            size = min(2 * size, most)
 
     def has_index(self, columns: Columns) -> bool:
         return all(shard.has_index(columns) for shard in self._shards)

@@ -35,7 +35,7 @@ from domains.language.types import Delta
 from domains.plan.graph import NodeIndex
 from worker.adhoc.answer import Question, Rows, answered, part_of
 from worker.adhoc.shard_view import Piece, ViewedTables
-from worker.rocks.database import ENTRIES, ENTRY_BYTES, FoundEntries, KeyRange
+from worker.rocks.iterating import ENTRIES, ENTRY_BYTES, FoundEntries, KeyRange
 from worker.rocks.stored_table import ViewedTable
 from worker.service.system import give_back_early, give_back_now
 

@@ -79,6 +79,9 @@ class MeasuredEvaluation(Evaluation):
         self._switch(before)
         return self._measured(measure, slices)
 
+    def _turned(self, vertex: Vertex, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
+        return self._measured(self.measures[vertex.index], slices)
+
     def _measured(self, measure: NodeMeasure, slices: Iterator[list[Delta]]) -> Iterator[list[Delta]]:
         while True:
             before = self._switch(measure)

@@ -37,7 +37,7 @@ from worker.adhoc.evaluator import (
     Stepped,
 )
 from worker.adhoc.shard_view import Piece, RemoteView
-from worker.rocks.database import FoundEntries
+from worker.rocks.iterating import FoundEntries
 from worker.rocks.stored_table import ViewedTable
 from worker.service.system import resident_bytes
 

@@ -13,7 +13,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta
 from domains.store.storage import StoredRows
 from worker.adhoc.answer import Question, ShardedRows
-from worker.rocks.database import ENTRIES, Entry, FoundEntries, KeyRange
+from worker.rocks.iterating import ENTRIES, Entry, FoundEntries, KeyRange
 from worker.rocks.stored_table import ViewedTable
 
 
@@ -73,6 +73,9 @@ class RangedEntries:
     def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[Entry]:
         return self._ranges([(start, end)], maxsize if limit is None else limit)[0]
 
+    def before(self, start: bytes, end: bytes, limit: int) -> list[Entry]:
+        return self._ranges([(end, start)], limit)[0]
+
     def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[Entry]]:
         return self._ranges([(prefix, prefix + b"\xff") for prefix in prefixes], maxsize if most == inf else int(most))
 
@@ -82,10 +85,11 @@ class RangedEntries:
             some = ranges[len(answers) : len(answers) + ENTRIES]
             part = self._view.ranges(some, most)
             answers += map(list, part.found)
-            end = some[len(part.found) - 1][1]
+            start, end = some[len(part.found) - 1]
             while part.cut:
                 last = answers[-1]
-                part = self._view.ranges([(last[-1][0] + b"\x00", end)], most - len(last))
+                rest = last[-1][0] if start > end else last[-1][0] + b"\x00"
+                part = self._view.ranges([(rest, end)], most - len(last))
                 last += part.found[0]
         return answers
 

@@ -20,7 +20,8 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``layout.py``   which bytes stand for what: prefixes, keys of rows and index entries, numbers of streams of writes
 ``cut.py``      a table between two steps, for the archive to read in another thread; reading and trimming the log
 ``codec.py``    rows as bytes
-``database.py`` the only module that imports rocksdict: options, iteration, errors
+``database.py`` the only module that imports rocksdict: options, views, errors
+``iterating.py``  entries out of its iterators, upwards and downwards
 ================  ================================================================================================
 
 Its twin is :class:`domains.store.memory_store.MemoryStore`; one suite of tests runs against both.

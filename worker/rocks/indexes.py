@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from domains.language.encoding import Encoder, row_encoder
+from domains.language.encoding import Encoder, encode_key, row_encoder
 from domains.language.types import SqlType, TableSchema
 from domains.plan.graph import Columns
 from domains.store.widening import Widening
@@ -92,6 +92,18 @@ class TableIndexes:
         return Access(
             index.prefix, index.end, encode, rest=len(index.columns) - count, is_early=index.is_early and exact is index
         )
+
+    def usable(self) -> list[SecondaryIndex]:
+        """Those that have every row, by columns that it has."""
+        return [index for index in self.all if index.ready and not index.is_early]
+
+    def ordered(self, order: Columns) -> Access:
+        """The way to rows in one of the table's orders: the primary key's, or an index's and then that."""
+        key = self.schema.primary_key
+        if order == key:
+            return Access(table_prefix(ROWS, self.table), table_end(ROWS, self.table), encode_key)
+        index = next(index for index in self.usable() if index.columns + key == order)
+        return Access(index.prefix, index.end, index.encode, rest=len(index.columns))
 
     def of(self, columns: Columns) -> SecondaryIndex | None:
         """The index of these columns, ready or not."""

@@ -17,10 +17,12 @@ from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.row_types import RowTypes
 from domains.store.storage import best_key
+from domains.store.walking import Interval, orders_of
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
-from worker.rocks.database import DatabaseView, Entries, FoundEntries, KeyRange
+from worker.rocks.database import DatabaseView, Entries
 from worker.rocks.indexes import Access, TableIndexes
+from worker.rocks.iterating import FoundEntries, KeyRange
 
 UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
 """Errors of decoding bytes that are no row."""
@@ -147,6 +149,25 @@ class StoredTable:
             if len(entries) < limit:
                 return
             start = entries[-1][0] + b"\x00"
+
+    @property
+    def orders(self) -> tuple[Columns, ...]:
+        return orders_of(self.schema, [index.columns for index in self.indexes.usable()])
+
+    def walk(
+        self, order: Columns, interval: Interval, first: int, most: int, *, descending: bool = False
+    ) -> Iterator[list[Delta]]:
+        access = self.indexes.ordered(order)
+        start = access.start + interval[0]
+        end = access.end if interval[1] is None else access.start + interval[1]
+        read, size = self._reading.before if descending else self._reading.items, first
+        while start < end and (entries := read(start, end, size)):
+            last, is_end = entries[-1][0], len(entries) < size
+            yield self._rows_with(access, access.start, entries)
+            if is_end:
+                return
+            start, end = (start, last) if descending else (last + b"\x00", end)
+            size = min(2 * size, most)
 
     def has_index(self, columns: Columns) -> bool:
         access = self.indexes.access(columns)

@@ -37,7 +37,7 @@ from worker.protocol.cuts import (
     ReadCut,
 )
 from worker.protocol.messages import NotHere
-from worker.rocks.database import ENTRIES, ENTRY_BYTES
+from worker.rocks.iterating import ENTRIES, ENTRY_BYTES
 from worker.wire.connection import Connection
 
 CUTS_MAX = 64

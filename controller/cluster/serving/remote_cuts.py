@@ -44,7 +44,7 @@ from worker.protocol.cuts import (
     ReadCut,
 )
 from worker.protocol.messages import ConnectionLost, NotHere
-from worker.rocks.database import FoundEntries, KeyRange
+from worker.rocks.iterating import FoundEntries, KeyRange
 from worker.rocks.stored_table import ViewedTable
 from zookeeper.registration import WorkerDescriptor
 

@@ -18,7 +18,7 @@ from migrations.recipe import RecipeEntry
 from tests.kit.cluster_deployment import InProcess, open_cluster
 from worker.protocol.cuts import CutEntries, CutRead, CutTaken, EvaluateRequest, ReadCut
 from worker.protocol.messages import CloseDomain, ConnectionLost, NotHere, Role
-from worker.rocks.database import ENTRY_BYTES
+from worker.rocks.iterating import ENTRY_BYTES
 from worker.service.cuts import HeldCuts
 from worker.service.process import Worker
 from worker.service.server import WorkerServer
