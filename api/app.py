@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 
+from api.dependencies import FOR_ALL, undeclared
 from api.doors.asgi import AsgiDoor
 from api.endpoints import Endpoints, RequestMetrics
 from api.gate import Gate
@@ -23,6 +24,7 @@ from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
 from api.statuses import answer_errors
 from api.version import VERSION
+from controller.access.authentication import Authentication
 from controller.deployment import Deployment
 from domains.errors import NotFound
 
@@ -34,14 +36,19 @@ Every error is `{"error": {"code", "message", "hint"}}`."""
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}}
 
 
-def create_app(deployment: Deployment, *, admission: Admission | None = None, slow: float = 0.0) -> AsgiDoor:
+def create_app(
+    deployment: Deployment, *, admission: Admission | None = None, slow: float = 0.0, trusted: bool = False
+) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
+
+    ``trusted``: whoever can call it may do everything, whatever accounts there are.
 
     ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
     longer are logged; 0: none."""
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
-    endpoints = Endpoints(deployment, requests, admission)
+    authentication = Authentication(None if trusted else deployment.accounts)
+    endpoints = Endpoints(deployment, requests, admission, authentication)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
         title="Headrace",
@@ -57,14 +64,16 @@ def create_app(deployment: Deployment, *, admission: Admission | None = None, sl
     fastapi.state.metrics = Metrics(deployment, requests, admission)
     for router in (*ROUTERS, pages):
         fastapi.include_router(router)
+    silent = undeclared([*fastapi.routes, *(route for router in (*ROUTERS, pages) for route in router.routes)])
+    assert not silent, f"routes that do not say who may ask them: {', '.join(silent)}"
     fastapi.add_middleware(Gate, requests=requests, admission=admission)
     answer_errors(fastapi)
-    return AsgiDoor(fastapi, endpoints)
+    return AsgiDoor(fastapi, endpoints, requests)
 
 
 # The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.
 
-pages = APIRouter(include_in_schema=False)
+pages = APIRouter(include_in_schema=False, dependencies=FOR_ALL)
 
 SWAGGER = Path(__file__).with_name("swagger")
 FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}

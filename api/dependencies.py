@@ -2,21 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.routing import BaseRoute, Route
 
 from api.encoding import parse, serialize
 from api.endpoints import Endpoints, token_of
 from api.limits import check_browser
 from api.metrics import Metrics
 from api.schemas import Model, checked
+from api.statuses import SESSION
+from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import Deployment
 from domains.errors import NotFound
+from migrations.access.rights import EVERYTHING, Privilege
 
 # All of these are coroutines, though none waits: FastAPI sends a plain function to another thread, at 80 µs a request.
+
+
+def session_of(request: Request) -> Caller:
+    """Who asks: ``AsgiDoor`` has found that out. A request that came another way is nobody's."""
+    session: Caller | None = request.scope.get(SESSION)
+    return session or request.app.state.endpoints.known(None) or ANONYMOUS
+
+
+class NeedsRight:
+    """A route's dependency: the right that it needs. Every route has one, or answers an endpoint that does."""
+
+    def __init__(self, privilege: Privilege | None, on: str = "") -> None:
+        """``on``: the parameter of the path that names the view or table; none: the deployment."""
+        self.privilege = privilege
+        self.on = on
+
+    async def __call__(self, request: Request) -> None:
+        """:raises Unauthenticated, Forbidden: who asks has not got it."""
+        session_of(request).check(self.privilege, request.path_params[self.on] if self.on else EVERYTHING)
+
+
+class AsksForAccount(NeedsRight):
+    """Of a route that shows what the session may see, or checks what it is asked itself."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    async def __call__(self, request: Request) -> None:
+        session_of(request).check_known()
+
+
+class OpenToAll(NeedsRight):
+    """Of a route that says nothing of what is stored."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    async def __call__(self, request: Request) -> None:
+        """Nothing."""
+
+
+def needs(privilege: Privilege, on: str = "") -> list[Any]:
+    return [Depends(NeedsRight(privilege, on))]
+
+
+FOR_ACCOUNTS = [Depends(AsksForAccount())]
+FOR_ALL = [Depends(OpenToAll())]
+
+
+def undeclared(routes: Sequence[BaseRoute]) -> list[str]:
+    """The paths of routes that say nothing of who may ask them."""
+    found = []
+    for route in routes:
+        if isinstance(route, APIRoute):
+            calls = [each.call for each in route.dependant.dependencies]
+            if not any(isinstance(call, NeedsRight) or call is _answered for call in calls):
+                found.append(route.path)
+        elif isinstance(route, Route) and route.path != "/openapi.json":  # FastAPI's own: nothing of what is stored.
+            found.append(route.path)
+    return found
+
+
+async def _session(request: Request) -> Caller:
+    return session_of(request)
 
 
 async def _serving(request: Request) -> Deployment:
@@ -48,12 +117,15 @@ async def _answered(request: Request) -> Response:
     headers = request.headers.raw
     if call.writes:
         check_browser(headers)
-    begun = call.work(name, request.scope["query_string"], await request.body(), token_of(headers))
+    session = session_of(request)
+    body = await request.body()
+    begun = call.done(name, request.scope["query_string"], body, token_of(headers), session)
     body, types = begun if isinstance(begun, tuple) else await begun
     shown = {"Headrace-Types": types.decode()} if types else None
     return Response(body, media_type="application/json", headers=shown)
 
 
+Asking = Annotated[Caller, Depends(_session)]
 Serving = Annotated[Deployment, Depends(_serving)]
 Measuring = Annotated[Metrics, Depends(_metrics)]
 Answered = Annotated[Response, Depends(_answered)]

@@ -13,28 +13,33 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 from headrace_client import tokens
 
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
-from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
+from api.lookups.lookups import LookupAnswers, LookupCalls, Typed, parse_keys, parse_lookups, parse_query
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
+from controller.access.authentication import Authentication
+from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
+from domains.errors import HeadraceError
 from domains.language.json_rows import nested
 from domains.language.types import Column, Kind
 from domains.plan.packets import Clock
+from migrations.access.rights import Privilege
+from migrations.access.secrets import without_body
 from worker.service.child_pool import ChildPool, Turn
 
 Answer = tuple[int, bytes, bytes]
 """Status, body, which is JSON, and the columns that JSON has no type for."""
 Body = Typed | Coroutine[Any, Any, Typed]
-Work = Callable[[str, bytes, bytes, Clock | None], Body]
-"""Answers by the name of a view or table, the query string, the request's body and its token."""
+Work = Callable[[str, bytes, bytes, Clock | None, Caller], Body]
+"""Answers by the name of a view or table, the query string, the request's body, its token, and who asks."""
 
 NAME = "*"
 """Stands for the name of a view or table in a path."""
@@ -96,19 +101,34 @@ class EndpointCall:
     times: RouteTimes
     writes: bool
     """A browser's request is checked first, see ``check_browser``."""
+    privilege: Privilege | None
+    """What it needs on the view or table that it names; None: that is in its body, and ``work`` checks it."""
     admission: Admission
 
-    def begin(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Answer | Coroutine[Any, Any, Answer]:
+    def done(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
+        """What ``work`` answers, where the session may ask it. Raises what it raises, Unauthenticated, Forbidden."""
+        if session.rights is not None:
+            if self.privilege is None:
+                session.check_known()
+            else:
+                session.check(self.privilege, name)
+        return self.work(name, query, body, token, session)
+
+    def begin(
+        self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         """An answer that is there at once, or what awaits it. An exception becomes an answer, too."""
         started = perf_counter()
         try:
-            found = self.work(name, query, body, token)
+            # A hit has its right looked up here: two calls less.
+            free = session.rights is None or (self.privilege, name) in session.found
+            found = (self.work if free else self.done)(name, query, body, token, session)
             if not isinstance(found, tuple):
                 if self.admission.waiting >= self.admission.limits.max_waiting:
                     found.close()
                     raise self.admission.too_many_waiting()
                 self.admission.waiting += 1
-                return self._awaited(found, started, name or body[:500].decode("utf-8", "replace"))
+                return self._awaited(found, started, name or without_body(body[:500].decode("utf-8", "replace")))
             if len(found[0]) > self.admission.limits.max_answer_size:
                 self.admission.check_answer(len(found[0]))
             answer = (200, *found)
@@ -133,28 +153,42 @@ class EndpointCall:
 class Endpoints:
     """The endpoints of one deployment."""
 
-    def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
+    def __init__(
+        self, deployment: Deployment, requests: RequestMetrics, admission: Admission, authentication: Authentication
+    ) -> None:
         self.admission = admission
+        self.authentication = authentication
         self.max_body = admission.limits.max_body_size
         self.beside = ChildPool()
         """The processes beside that read long bodies and texts."""
         self._deployment = deployment
         self._lookups = LookupCalls(deployment)
-        reads: dict[str, Work] = {
-            "GET /v1/views/{view}": self._page,
-            "POST /v1/views/{view}/lookup": self._lookup,
-            "POST /v1/lookups": self._many,
+        reads: dict[str, tuple[Work, Privilege | None]] = {
+            "GET /v1/views/{view}": (self._page, Privilege.SELECT),
+            "POST /v1/views/{view}/lookup": (self._lookup, Privilege.SELECT),
+            "POST /v1/lookups": (self._many, None),
         }
-        writes: dict[str, Work] = {
-            "POST /v1/sql": self._sql,
-            "POST /v1/tables/{table}/rows": self._insert,
-            "PATCH /v1/tables/{table}/rows": self._update,
-            "DELETE /v1/tables/{table}/rows": self._delete,
+        writes: dict[str, tuple[Work, Privilege | None]] = {
+            "POST /v1/sql": (self._sql, None),
+            "POST /v1/tables/{table}/rows": (self._insert, Privilege.INSERT),
+            "PATCH /v1/tables/{table}/rows": (self._update, Privilege.UPDATE),
+            "DELETE /v1/tables/{table}/rows": (self._delete, Privilege.DELETE),
         }
         self._calls = {
-            _PLACEHOLDER.sub(NAME, route): EndpointCall(work, route, requests.route(route), route in writes, admission)
-            for route, work in {**reads, **writes}.items()
+            _PLACEHOLDER.sub(NAME, route): EndpointCall(
+                work, route, requests.route(route), route in writes, privilege, admission
+            )
+            for route, (work, privilege) in {**reads, **writes}.items()
         }
+
+    def known(self, header: bytes | None) -> Caller | None:
+        """The session of who sends this header ``Authorization``, where it is verified already. It runs with each hit,
+        and is here for that."""
+        authentication = self.authentication
+        if authentication.is_open:
+            return OPEN
+        found = authentication.sessions.get(header)
+        return found if found is not None and found.expires > time() else None
 
     def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
         """The endpoint, and the view or table that it is about; None where there is none at this path."""
@@ -166,23 +200,36 @@ class Endpoints:
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
 
-    def _page(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _page(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         return self._lookups.page(view, parse_query(query), token)
 
-    def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         found = None if token is not None else self._lookups.try_numbers(view, body)
         return self._lookups.pages(view, parse_keys(body), token) if found is None else found
 
-    def _many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _many(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         many = self._lookups.many
-        asked = many.ask(body, token)
+        asked = many.ask(body, token) if session.rights is None else self._allowed(body, token, session)
         return many.finish(asked, token) if asked.late else many.typed(asked)
+
+    def _allowed(self, body: bytes, token: Clock | None, session: Caller) -> LookupAnswers:
+        """What is asked of views that the session may read. What is wrong with look-ups of others is not told."""
+        try:
+            asked = self._lookups.many.ask(body, token)
+        except HeadraceError:
+            for each in parse_lookups(body):
+                session.check(Privilege.SELECT, each.view)
+            raise
+        for view in asked.views():
+            session.check(Privilege.SELECT, view)
+        return asked
 
     # --- statements and writes --------------------------------------------------------------------------------------
 
-    async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+    async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(SqlRequest, parse(body)) if len(body) <= LONG_BODY else await self._long_sql(body)
-        results, clock = await self._deployment.execute(asked.sql, list(map(sql_value, asked.params)), token=token)
+        params = list(map(sql_value, asked.params))
+        results, clock = await self._deployment.execute(asked.sql, params, token=token, session=session)
         reached = tokens.encode(tokens.merge(token or {}, clock))
         if sum([len(result.rows) for result in results]) <= ROWS_TOGETHER:
             return serialize({"results": list(map(_statement, results)), "token": reached}), b""
@@ -213,8 +260,11 @@ class Endpoints:
             written.append(head + b'"rows":[' + b",".join(rows) + b"]" + tail)
         return b'{"results":[' + b",".join(written) + b'],"token":' + serialize(token) + b"}"
 
-    async def _insert(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+    async def _insert(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(RowsBody, parse(body)) if len(body) <= LONG_BODY else await self._rows(body)
+        more = _FOR_DUPLICATES.get(asked.duplicate.act)
+        if more is not None:
+            session.check(more, table)
         return _written(await self._deployment.insert(table, asked.rows, asked.place, asked.duplicate))
 
     async def _rows(self, body: bytes) -> RowsBody:
@@ -228,12 +278,16 @@ class Endpoints:
         assert asked is not None
         return asked
 
-    async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+    async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(UpdateRequest, parse(body))
         return _written(await self._deployment.update(table, asked.key, asked.set))
 
-    async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+    async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         return _written(await self._deployment.delete(table, checked(DeleteRequest, parse(body)).key))
+
+
+_FOR_DUPLICATES = {"replace": Privilege.DELETE, "update": Privilege.UPDATE}
+"""What an insert needs, too, by what becomes of rows whose key is taken."""
 
 
 def _statement(result: StatementResult) -> dict[str, Any]:

@@ -30,6 +30,8 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.OutOfOrder: 409,
     errors.AlreadyExists: 409,
     errors.StillInUse: 409,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.BadRequest: 400,
     errors.ReadTimeout: 504,
@@ -51,6 +53,10 @@ STATUSES: dict[type[HeadraceError], int] = {
     NotHere: 503,
 }
 
+SESSION = "headrace.session"
+"""The key of a request's session in ASGI's scope."""
+SCHEMES = b'Bearer realm="headrace", Basic realm="headrace"'
+"""The answer's header ``WWW-Authenticate`` with 401: by which tools know what to send."""
 INTERNAL_ERROR = "internal_error"
 METHOD_NOT_ALLOWED = "method_not_allowed"
 
@@ -116,7 +122,8 @@ def answer_errors(app: FastAPI) -> None:
 
 async def _known(request: Request, error: Exception) -> Response:
     status, body = describe(error, request.url.path)
-    return Response(body, status, media_type="application/json")
+    headers = {"www-authenticate": SCHEMES.decode()} if status == 401 else None
+    return Response(body, status, headers, "application/json")
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from controller.access.keeper import Keeper
+from controller.access.session import OPEN, Caller
 from controller.lookups.binding import RequestMoment
 from controller.lookups.short_lane import Short
 from domains.errors import BadRequest
@@ -326,6 +328,8 @@ class Deployment(Protocol):
     """Methods raise errors of ``domains.errors``. Times are seconds; ``token`` is the clock in a write's token."""
 
     read_timeout: float
+    accounts: Keeper | None
+    """Who may what; None: whoever reaches it may do everything."""
 
     @property
     def lists(self) -> StatementLists: ...
@@ -336,13 +340,15 @@ class Deployment(Protocol):
     def count_outside(self, size: int) -> None:
         """Requests, answers and connections now take so many bytes of ``memory_limit``: state makes room for them."""
 
-    async def check_text(self, sql: str) -> None:
-        """Raises LimitExceeded."""
+    async def check_text(self, sql: str, session: Caller = OPEN) -> None:
+        """Raises LimitExceeded; Forbidden where the session may not do all that the text says."""
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
     ) -> tuple[list[StatementResult], Clock]:
-        """Run statements of any kind in order. The clock is that of the last write (``{}`` without one)."""
+        """Run statements of any kind in order. The clock is that of the last write (``{}`` without one).
+
+        Nothing is done of a text of which the session may not do all: Forbidden, Unauthenticated."""
 
     def prepare(self, view: str) -> PreparedLookup:
         """Raises NotFound with the nearest name."""

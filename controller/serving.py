@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from controller.access.keeper import Keeper
+from controller.access.session import OPEN, Caller
 from controller.deployment import (
     REFUSED,
     ArchivedPositions,
@@ -78,6 +80,7 @@ class Serving(ABC):
         self, hosts: Hosts, read_timeout: float, ad_hoc: AdHocMode = AdHocMode.KEEP, budget: Budget = BUDGET
     ) -> None:
         self.read_timeout = read_timeout
+        self.accounts: Keeper | None = None
         self.hosts = hosts
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
@@ -110,21 +113,19 @@ class Serving(ABC):
         """See :class:`controller.deployment.Deployment`."""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
-        """See :class:`controller.deployment.Deployment`."""
         self.beside = beside
         self._statements.texts.read_within(limits, beside)
 
     def count_outside(self, size: int) -> None:
-        """See :class:`controller.deployment.Deployment`. State in other processes has limits of their own."""
         self.outside = size
 
-    async def check_text(self, sql: str) -> None:
-        await self._statements.texts.check(sql)
+    async def check_text(self, sql: str, session: Caller = OPEN) -> None:
+        await self._statements.check(sql, session)
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
     ) -> tuple[list[StatementResult], Clock]:
-        return await self._statements.execute(sql, params, token)
+        return await self._statements.execute(sql, params, token, session)
 
     async def evaluate(
         self, question: Question, token: Clock, elsewhere: Elsewhere | None = None

@@ -77,7 +77,7 @@ class Embedded(Connection):
     def __init__(
         self, thread: LoopThread, deployment: Deployment, settings: Settings, read_your_writes: bool, raw: bool
     ) -> None:
-        self._app = create_app(deployment, admission=Admission(Limits.of(settings)))
+        self._app = create_app(deployment, admission=Admission(Limits.of(settings)), trusted=True)
         transport = LoopTransport(thread, self._app)
         super().__init__(URL, read_your_writes=read_your_writes, raw=raw, transport=transport)
         self._thread: LoopThread | None = thread

@@ -80,7 +80,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
-    data: Annotated[Path, Flag("serve", "up", "worker", value="DIR")] = Field(
+    data: Annotated[Path, Flag("serve", "up", "worker", "admin", value="DIR")] = Field(
         default=Path("headrace-data"), description="directory for tables, logs and readers"
     )
     host: Annotated[str, Flag("serve", "up", *PARTS)] = Field(
@@ -225,15 +225,18 @@ class Settings(BaseSettings):
         default=DRIVER_MEMORY, description="bytes of the heap of a Spark job"
     )
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
+    key: str | None = Field(
+        default=None, repr=False, description="API key of client commands; no flag, since others see command lines"
+    )
 
     # A part of a cluster.
-    zookeeper: Annotated[str | None, Flag("up", *PARTS, value="HOSTS")] = Field(
+    zookeeper: Annotated[str | None, Flag("up", *PARTS, "admin", value="HOSTS")] = Field(
         default=None, description="ZooKeeper's servers: host:port,host:port/path"
     )
-    zookeeper_auth: Annotated[str | None, Flag("up", *PARTS, value="NAME:PASSWORD")] = Field(
+    zookeeper_auth: Annotated[str | None, Flag("up", *PARTS, "admin", value="NAME:PASSWORD")] = Field(
         default=None, description="name:password that keeps others out of what we keep in ZooKeeper"
     )
-    deployment: Annotated[str, Flag("up", *PARTS, value="NAME")] = Field(
+    deployment: Annotated[str, Flag("up", *PARTS, "admin", value="NAME")] = Field(
         default="main", description="name of the cluster in ZooKeeper"
     )
     session_timeout: Annotated[float, Flag("up", *PARTS, value="SECONDS")] = Field(

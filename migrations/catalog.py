@@ -7,7 +7,7 @@ found in any case and keep the case that they were declared with.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -160,8 +160,10 @@ def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = No
     return UnknownName(f'unknown {what} "{name}"', hint=hint)
 
 
-def names_read(relation: exp.Expr) -> frozenset[str]:
-    """Lower-case names of the tables and views that a query names, without those of its own CTEs."""
+def names_read(relation: exp.Expr, but: Collection[exp.Expr] = ()) -> frozenset[str]:
+    """Lower-case names of the tables and views that a query names, without those of its own CTEs. ``but``: names that
+    are not read where they stand, such as that of the table that is written to."""
+    skipped = set(map(id, but))
     found: set[str] = set()
     pending: list[tuple[exp.Expr, frozenset[str]]] = [(relation, frozenset())]
     while pending:
@@ -171,7 +173,7 @@ def names_read(relation: exp.Expr) -> frozenset[str]:
             for cte in clause.expressions:
                 pending.append((cte.this, own))
                 own = own | {cte.alias.lower()}
-        if isinstance(node, exp.Table) and node.name and node.name.lower() not in own:
+        if isinstance(node, exp.Table) and node.name and node.name.lower() not in own and id(node) not in skipped:
             found.add(node.name.lower())
         pending += [(child, own) for child in children(node) if child is not clause]
     return frozenset(found)

@@ -9,6 +9,7 @@ memory::
         candidates/<name>               ephemeral: who leads or stands by
         workers/<name>                  ephemeral: who is there
         apis/<number>                   ephemeral: the api processes
+        accounts/<bucket>               ``accounts.py``
 
 A watch is not trusted to say what has changed: it only wakes a task, which looks again. So a lost connection, after
 which watches are gone, is one more reason to look. Likewise a change is only announced, and whoever hears of it reads
@@ -27,6 +28,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
+from zookeeper.accounts import ZnodeAccounts
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ForeignDeployment, StateConflict, StateTooLarge
 from zookeeper.registration import (
     ApiDescriptor,
@@ -383,6 +385,10 @@ class ClusterAuthority:
         """The api processes, by their numbers."""
         found = await self._described(ApiDescriptor, "apis")
         return dict(sorted((int(number), api) for number, api in found.items() if number.isdecimal()))
+
+    def accounts(self) -> ZnodeAccounts:
+        """Where the accounts are kept; to be started."""
+        return ZnodeAccounts(self._session, self._path)
 
     async def candidates(self) -> Mapping[str, ControllerDescriptor]:
         """All that stand or lead, by name, sorted."""

@@ -12,6 +12,7 @@
     │   └── Superseded         and it is this worker, started again
     ├── StateTooLarge          ZooKeeper takes no state of this size
     ├── SlotsDamaged           the states after that of an embedded deployment's file cannot be read
+    ├── AccountsDamaged        the file of accounts, or a znode of them, cannot be read
     └── ServerFailed           the bundled server does not start
 
 This room is on the same floor as ``domains`` and so has a tree of its own. Before a user sees one, it is turned into a
@@ -75,4 +76,8 @@ class ServerFailed(AuthorityError):
 
 
 class SlotsDamaged(AuthorityError):
+    pass
+
+
+class AccountsDamaged(AuthorityError):
     pass

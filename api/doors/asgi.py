@@ -12,12 +12,16 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.endpoints import EndpointCall, Endpoints, token_of
+from api.endpoints import EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
-from api.statuses import describe
+from api.statuses import SCHEMES, SESSION, describe
+from controller.access.session import Caller
+from domains.errors import HeadraceError
 
 JSON = (b"content-type", b"application/json")
 TYPES = b"headrace-types"
+UNVERIFIED = "unauthenticated"
+"""The route that requests count for whose key or password is wrong."""
 GONE_SECONDS = 1.0
 """Seconds within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
@@ -25,10 +29,11 @@ GONE_SECONDS = 1.0
 class AsgiDoor:
     """The whole application: answers the endpoints itself, passes other requests to ``app``."""
 
-    def __init__(self, app: ASGIApp, endpoints: Endpoints) -> None:
+    def __init__(self, app: ASGIApp, endpoints: Endpoints, requests: RequestMetrics) -> None:
         self.app = app
         self.endpoints = endpoints
         self.admission = endpoints.admission
+        self.times = requests.route(UNVERIFIED)
 
     async def close(self) -> None:
         """End what was begun for it, which is no deployment."""
@@ -45,13 +50,25 @@ class AsgiDoor:
                 raise
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            found = self.endpoints.find(scope["method"], scope["path"])
-            if found is not None:
-                return await self._make(*found, scope, receive, send)
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        client, headers = scope.get("client"), scope["headers"]
+        try:
+            asks = [value for name, value in headers if name == b"authorization"]
+            session = await self.endpoints.authentication.session(asks, client[0] if client else "")
+        except HeadraceError as error:
+            status, answer = describe(error, "authentication")
+            self.times.add(status, 0.0)
+            return await _answer(send, status, b"" if scope["method"] == "HEAD" else answer)
+        scope[SESSION] = session
+        found = self.endpoints.find(scope["method"], scope["path"])
+        if found is not None:
+            return await self._make(*found, session, scope, receive, send)
         return await self.app(scope, receive, send)
 
-    async def _make(self, call: EndpointCall, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _make(
+        self, call: EndpointCall, name: str, session: Caller, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         headers = scope["headers"]
         try:
             if call.writes:
@@ -63,7 +80,7 @@ class AsgiDoor:
             types = b""
             call.times.add(status, 0.0)
         else:
-            begun = call.begin(name, scope["query_string"], body, token)
+            begun = call.begin(name, scope["query_string"], body, token, session)
             status, answer, types = begun if isinstance(begun, tuple) else await begun
         await _answer(send, status, answer, types)
 
@@ -79,7 +96,9 @@ async def _has_gone(receive: Receive) -> bool:
     return True
 
 
-async def _answer(send: Send, status: int, body: bytes, types: bytes) -> None:
+async def _answer(send: Send, status: int, body: bytes, types: bytes = b"") -> None:
     headers: Any = (JSON, (b"content-length", b"%d" % len(body)), *([(TYPES, types)] if types else []))
+    if status == 401:
+        headers = (*headers, (b"www-authenticate", SCHEMES))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -7,7 +7,8 @@ header by header: 25 µs, where a look-up that hits takes five. So ``WireHttp`` 
                      └── no ──► HttpProtocol: parser, scope, task, ASGI          └── has to wait: a task
 
 uvicorn's own parser decides once for each block of headers whether they are usual, and the answer is remembered:
-clients send the same headers again and again. A header that means more than the body's length or the connection's end
+clients send the same headers again and again. Who asks has to be known, too: what is not verified yet takes the long
+way. A header that means more than the body's length or the connection's end
 (a token, an origin, ``expect``) takes the long way, and so does a body that arrives in pieces. Both ways give the same
 answers byte for byte, but for the order of what uvicorn adds.
 
@@ -58,6 +59,8 @@ class Head(NamedTuple):
     """Bytes of the body."""
     is_last: bool
     """The connection is to end with the answer."""
+    authorization: bytes | None
+    """Who asks."""
 
 
 @lru_cache(maxsize=HEADS)
@@ -73,10 +76,11 @@ def head_of(block: bytes) -> Head | None:
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
     lengths, connection = headers.values(b"content-length"), headers.values(b"connection")
-    usual = connection in ([], [b"close"], [b"keep-alive"]) and len(lengths) <= 1
+    asks = headers.authorization
+    usual = connection in ([], [b"close"], [b"keep-alive"]) and len(lengths) <= 1 and len(asks) <= 1
     if not headers.complete or not usual or any(name in _LONG_WAY for name, _ in headers.found):
         return None
-    return Head(int(lengths[0]) if lengths else 0, connection == [b"close"])
+    return Head(int(lengths[0]) if lengths else 0, connection == [b"close"], asks[0] if asks else None)
 
 
 class _Headers:
@@ -85,8 +89,12 @@ class _Headers:
     def __init__(self) -> None:
         self.complete = False
         self.found: list[tuple[bytes, bytes]] = []
+        self.authorization: list[bytes] = []
+        """Its values, in which capitals and small letters differ."""
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"authorization":
+            self.authorization.append(value)
         self.found.append((name.lower(), value.lower()))
 
     def on_headers_complete(self) -> None:
@@ -184,12 +192,15 @@ class WireHttp(HttpProtocol):
         if target is None or head is None:
             return None
         body_end = head_end + 4 + head.length
+        session = endpoints.known(head.authorization)
+        if session is None:
+            return None
         found = endpoints.find(target[0], target[1])
         if found is None or len(data) < body_end or head.length > endpoints.max_body:
             return None
         self._closing = head.is_last
         call, name = found
-        begun = call.begin(name, target[2], data[head_end + 4 : body_end], None)
+        begun = call.begin(name, target[2], data[head_end + 4 : body_end], None, session)
         if isinstance(begun, tuple):
             self._answer(*begun)
         else:

@@ -176,6 +176,11 @@ class LookupAnswers:
     moment: RequestMoment = field(default_factory=RequestMoment)
     """The time of the request, which all of its look-ups have."""
 
+    def views(self) -> list[str]:
+        """The views that are asked, by the names that they have or that they are asked by."""
+        read = [_lookup_of(source).info.name for source in self.sources if source is not None]
+        return [*read, *(each.view for each in self.late), *(each.wanted.view for each in self.waiting)]
+
     def body(self) -> bytes:
         return b'{"results":[' + b",".join(self.answers) + b"]}"
 

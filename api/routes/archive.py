@@ -8,14 +8,15 @@ import orjson
 from fastapi import APIRouter, Response
 from headrace_client import tokens
 
-from api.dependencies import Serving, answer
+from api.dependencies import Serving, answer, needs
 from api.schemas import ArchiveAnswer
 from controller.deployment import ArchivedPositions
+from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["archive"])
 
 
-@router.post("/v1/archive", response_model=ArchiveAnswer)
+@router.post("/v1/archive", response_model=ArchiveAnswer, dependencies=needs(Privilege.ARCHIVE))
 async def archive(deployment: Serving) -> Response:
     """Archive everything that was written so far, and say up to where. 400 where the server has no archive."""
     return answer(_shown(await deployment.archive()))

@@ -6,25 +6,26 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from api.dependencies import Measuring, Serving, answer
+from api.dependencies import FOR_ALL, Measuring, Serving, answer, needs
 from api.schemas import HealthAnswer, ReadyAnswer, SchemaAnswer, UnreadyAnswer
 from api.statuses import STATUSES
 from api.version import VERSION
 from controller.deployment import ReasonKind, health_of
 from domains.errors import BadRequest, Unavailable
+from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["operations"])
 
 HEALTHY = "ok"
 
 
-@router.get("/healthz", response_model=HealthAnswer)
+@router.get("/healthz", response_model=HealthAnswer, dependencies=FOR_ALL)
 async def alive() -> Response:
     """200 as long as the process answers, whatever it serves."""
     return answer({"status": HEALTHY})
 
 
-@router.get("/readyz", response_model=ReadyAnswer, responses={503: {"model": UnreadyAnswer}})
+@router.get("/readyz", response_model=ReadyAnswer, responses={503: {"model": UnreadyAnswer}}, dependencies=FOR_ALL)
 async def ready(
     deployment: Serving,
     exclude: Annotated[str, Query(description="Kinds of reasons that do not count, by commas: `leader,changes`")] = "",
@@ -51,26 +52,29 @@ def _kinds(text: str) -> set[ReasonKind]:
     return {ReasonKind(name) for name in names}
 
 
-@router.get("/v1/status", response_model=dict[str, Any])
+@router.get("/v1/status", response_model=dict[str, Any], dependencies=needs(Privilege.METRICS))
 async def status(measured: Measuring) -> Response:
     """Version, health, memory, counters, uptime, and what is under way."""
     return answer({"version": VERSION, **await measured.status()})
 
 
-@router.get("/v1/schema", response_model=SchemaAnswer)
+@router.get("/v1/schema", response_model=SchemaAnswer, dependencies=needs(Privilege.SHOW_VIEW))
 async def schema(deployment: Serving) -> Response:
     """The statements that make all tables and views anew, in an order in which they can be run."""
     return answer({"sql": deployment.schema()})
 
 
-@router.get("/v1/graph", response_model=dict[str, Any])
+@router.get("/v1/graph", response_model=dict[str, Any], dependencies=needs(Privilege.METRICS))
 async def graph(deployment: Serving) -> Response:
     """The dataflow: domains, nodes, edges, links."""
     return answer(await deployment.graph())
 
 
 @router.get(
-    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    dependencies=needs(Privilege.METRICS),
 )
 async def metrics(measured: Measuring) -> Response:
     """Metrics in Prometheus' text format."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from api.dependencies import Answered, Serving, answer, documented
+from api.dependencies import FOR_ACCOUNTS, Answered, Asking, Serving, answer, documented, needs
 from api.schemas import (
     DeleteRequest,
     RowsBody,
@@ -19,14 +19,15 @@ from api.schemas import (
 from domains.language.collating.collation import BINARY
 from domains.language.json_rows import json_value
 from domains.language.types import Kind, TableSchema
+from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["tables"])
 
 
-@router.get("/v1/tables", response_model=TablesAnswer)
-async def list_tables(deployment: Serving) -> Response:
-    """All base tables with their columns, keys and indexes."""
-    return answer({"tables": [_table(schema) for schema in deployment.tables()]})
+@router.get("/v1/tables", response_model=TablesAnswer, dependencies=FOR_ACCOUNTS)
+async def list_tables(deployment: Serving, session: Asking) -> Response:
+    """All base tables with their columns, keys and indexes: those that the account has a right on."""
+    return answer({"tables": [_table(each) for each in deployment.tables() if session.may(None, each.title)]})
 
 
 @router.post("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(RowsBody))
@@ -47,20 +48,24 @@ async def delete(table: str, answered: Answered) -> Response:
     return answered
 
 
-@router.get("/v1/tables/{table}/streams", response_model=StreamsAnswer)
+@router.get("/v1/tables/{table}/streams", response_model=StreamsAnswer, dependencies=needs(Privilege.INSERT, "table"))
 async def streams(table: str, deployment: Serving) -> Response:
     """Streams of numbered inserts that the table remembers."""
     found = await deployment.streams(table)
     return answer({"streams": [{"stream": name, "number": number} for name, number in found.items()]})
 
 
-@router.get("/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer)
+@router.get(
+    "/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer, dependencies=needs(Privilege.INSERT, "table")
+)
 async def stream(table: str, stream: str, deployment: Serving) -> Response:
     """How far a stream has come."""
     return answer({"stream": stream, "number": (await deployment.streams(table)).get(stream, 0)})
 
 
-@router.delete("/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer)
+@router.delete(
+    "/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer, dependencies=needs(Privilege.INSERT, "table")
+)
 async def forget_stream(table: str, stream: str, deployment: Serving) -> Response:
     """Forget a stream whose writer is done: its next number is 1."""
     await deployment.forget_stream(table, stream)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from time import monotonic
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from api.dependencies import TAKES_TOKEN, Answered, Serving, answer, documented, json_body
+from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Answered, Asking, Serving, answer, documented, json_body, needs
 from api.schemas import (
     EvictAnswer,
     ExplainAnswer,
@@ -20,8 +22,12 @@ from api.schemas import (
     ViewsAnswer,
 )
 from controller.deployment import ViewInfo
+from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["views"])
+
+LOOK_SECONDS = 1.0
+"""Between two looks of a stream at whether its reader still may: a right that is revoked is gone within two seconds."""
 
 PARAMETERS = {
     "parameters": [
@@ -38,10 +44,13 @@ PARAMETERS = {
 }
 
 
-@router.get("/v1/views", response_model=ViewsAnswer)
-async def list_views(deployment: Serving) -> Response:
-    """All views with their SQL, columns, parameters, and whether they are partial or full."""
-    return answer({"views": [_view(info) for info in deployment.views()]})
+@router.get("/v1/views", response_model=ViewsAnswer, dependencies=FOR_ACCOUNTS)
+async def list_views(deployment: Serving, session: Asking) -> Response:
+    """All views with their SQL, columns, parameters, and whether they are partial or full: those that the account has a
+    right on, and their SQL where it may show it."""
+    seen = [each for each in deployment.views() if session.may(None, each.name)]
+    shown = [each if session.may(Privilege.SHOW_VIEW, each.name) else replace(each, sql="") for each in seen]
+    return answer({"views": list(map(_view, shown))})
 
 
 @router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS, dependencies=TAKES_TOKEN)
@@ -75,9 +84,10 @@ async def lookups(answered: Answered) -> Response:
 @router.get(
     "/v1/views/{view}/held",
     response_class=StreamingResponse,
+    dependencies=needs(Privilege.SELECT, "view"),
     responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
 )
-async def held(view: str, deployment: Serving) -> Response:
+async def held(view: str, deployment: Serving, session: Asking) -> Response:
     """All that the view's reader holds now, key by key, with the positions that it reflects: lines of JSON.
 
     The last line is `{"end": …}`; an answer without it was broken off.
@@ -88,13 +98,22 @@ async def held(view: str, deployment: Serving) -> Response:
 
     async def all_lines() -> AsyncIterator[bytes]:
         yield first
+        looked = monotonic()
         async for line in lines:
+            if monotonic() - looked > LOOK_SECONDS:  # A right that is revoked ends it meanwhile.
+                session.renewed().check(Privilege.SELECT, view)
+                looked = monotonic()
             yield line
 
     return StreamingResponse(all_lines(), media_type="application/x-ndjson")
 
 
-@router.post("/v1/views/{view}/evict", response_model=EvictAnswer, openapi_extra=documented(KeysRequest))
+@router.post(
+    "/v1/views/{view}/evict",
+    response_model=EvictAnswer,
+    openapi_extra=documented(KeysRequest),
+    dependencies=needs(Privilege.EVICT, "view"),
+)
 async def evict(
     view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], deployment: Serving
 ) -> Response:
@@ -105,6 +124,7 @@ async def evict(
 @router.get(
     "/v1/views/{view}/explain",
     response_model=ExplainAnswer,
+    dependencies=needs(Privilege.SHOW_VIEW, "view"),
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def explain(view: str, request: Request, deployment: Serving) -> Response:

@@ -9,6 +9,7 @@ from threading import Lock
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from controller.access.keeper import Keeper
 from controller.deployment import ArchivedPositions, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, RequestMoment
@@ -56,6 +57,8 @@ SIZES_SECONDS = 10.0
 
 class StatementPort(Protocol):
     """What statements need of the deployment that they are performed on; ``controller/serving.py`` implements it."""
+
+    accounts: Keeper | None
 
     @property
     def state(self) -> State: ...

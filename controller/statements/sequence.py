@@ -12,6 +12,8 @@ from itertools import takewhile
 from time import monotonic
 from typing import Any, assert_never
 
+from controller.access.performing import perform
+from controller.access.session import OPEN, Caller
 from controller.deployment import Listing, MissingProcess, RunningInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
@@ -22,12 +24,14 @@ from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
-from domains.errors import HeadraceError, RowsChanged
+from domains.errors import HeadraceError, RowsChanged, Unsupported
 from domains.language.coercion import json_value
 from domains.language.collating.collation import BINARY
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, SqlType, TableSchema, Value
 from domains.plan.packets import Clock
+from migrations.access.secrets import hidden
+from migrations.parse.accounts import AccountStatement
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
@@ -76,21 +80,34 @@ class Statements:
         self.lists = Lists(selects.queries, self.running)
 
     async def execute(
-        self, sql: str, params: Sequence[Any], token: Clock | None
+        self, sql: str, params: Sequence[Any], token: Clock | None, session: Caller = OPEN
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
-        with self.running.entered(sql):
+        with self.running.entered(hidden(sql)):
             began = asyncio.get_running_loop().time()
+            if session.rights is not None:
+                await self.check(sql, session)
             if not params and _READS.match(sql):
                 async with within(self._deployment.budget, began):
                     found = await self._selects.recognised(sql, token or {})
                 if found is not None:
                     result, read = found
                     return [result], _moved(latest((token or {}, read)), token)
-            return await self._performed(sql, params, token, began)
+            return await self._performed(sql, params, token, began, session)
+
+    async def check(self, sql: str, session: Caller) -> None:
+        """:raises LimitExceeded: with the limit's name. :raises Unauthenticated, Forbidden: the session may not do all
+        that the text says; that is found out before any of it is done."""
+        await self.texts.check(sql)
+        if session.rights is not None:
+            for prepared in await self.texts.statements(sql):
+                if self.texts.is_left(prepared.parsed.sql):
+                    session.check_all(await self.texts.aside(partial(prepared.needed, self._deployment.state.catalog)))
+                else:
+                    session.check_all(prepared.needed(self._deployment.state.catalog))
 
     async def _performed(
-        self, sql: str, params: Sequence[Any], token: Clock | None, began: float
+        self, sql: str, params: Sequence[Any], token: Clock | None, began: float, session: Caller
     ) -> tuple[list[StatementResult], Clock]:
         budget = self._deployment.budget
         reads = _READS.match(sql) is not None
@@ -123,7 +140,8 @@ class Statements:
                 else:
                     given = params[at : at + counts[number]]
                     at += counts[number]
-                    one = partial(self._one, statements[number], given, clock, sql if len(statements) == 1 else "")
+                    whole = sql if len(statements) == 1 else ""
+                    one = partial(self._one, statements[number], given, clock, whole, session)
                     begins = began if number == 0 else None
                     async with within(budget, begins) if statements[number].reads else nullcontext():
                         results.append(await self._deployment.made_anew(one))
@@ -162,11 +180,13 @@ class Statements:
                 return result
 
     async def _one(
-        self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, whole: str
+        self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, whole: str, session: Caller
     ) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it. ``whole`` is the text
         that was sent, where it is this statement alone."""
         sql = prepared.parsed.sql
+        if prepared.parsed.account is not None:
+            return await self._account(prepared.parsed.account, session)
         if prepared.is_write and not params and self.texts.is_long(sql) and "select" not in sql.lower():
             alone = await self._alone(sql, clock)
             if alone is not None:
@@ -185,7 +205,7 @@ class Statements:
                 table = written.operation.table.lower()
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
                     # The table was altered while the SELECT was read.
-                    return await self._one(prepared, params, clock, whole)
+                    return await self._one(prepared, params, clock, whole, session)
                 return await self._write(written, clock)
             case ChosenWrite():
                 return await self._choose(statement, clock)
@@ -198,7 +218,7 @@ class Statements:
             case ConstantSelect():
                 return constants(statement)
             case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist():
-                return await self._show(statement)
+                return await self._show(statement, session)
             case Kill(number=number):
                 await self.lists.stop(number)
                 return StatementResult()
@@ -275,13 +295,21 @@ class Statements:
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 
-    async def _show(self, statement: Shown) -> StatementResult:
-        """MySQL's columns under MySQL's names."""
+    async def _account(self, statement: AccountStatement, session: Caller) -> StatementResult:
+        keeper = self._deployment.accounts
+        if keeper is None:
+            raise Unsupported("accounts", hint="headrace serve, up and embedded keep them")
+        told = await perform(statement, keeper, session, self._deployment.state.catalog)
+        return StatementResult(tuple(Column(each, TEXT) for each in told.columns), tuple(told.rows), done=told.done)
+
+    async def _show(self, statement: Shown, session: Caller) -> StatementResult:
+        """MySQL's columns under MySQL's names; of tables and views those that the session has a right on."""
         rows: list[tuple[Any, ...]]
-        views = [view.name for view in self._deployment.views() if not view.ad_hoc]
+        views = [view.name for view in self._deployment.views() if not view.ad_hoc and session.may(None, view.name)]
         match statement:
             case ShowTables(full=full):
-                rows = [(schema.title, "BASE TABLE") for schema in self._deployment.tables()]
+                tables = (each.title for each in self._deployment.tables() if session.may(None, each.title))
+                rows = [(title, "BASE TABLE") for title in tables]
                 rows = sorted([*rows, *((name, "VIEW") for name in views)])
                 rows = rows if full else [row[:1] for row in rows]
             case ShowViews():

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from headrace_client import tokens
 
-from headrace import connect
-from headrace.cli.queries import AsJson, Config, Url
+from headrace.cli.queries import AsJson, Config, Url, connected
 from headrace.cli.serving import Archive, ArchiveRetention, SparkMaster, setting_help
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
@@ -183,7 +182,7 @@ def backup(
     if data is not None:
         contents = back_up_stopped(data, dest, typer.echo)
     else:
-        with connect(load(config, url=url).url) as connection:
+        with connected(load(config, url=url)) as connection:
             contents = back_up_running(connection, dest, typer.echo)
     typer.echo(f"{dest}: {len(contents.files)} files as of {contents.time}")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import archiving, cluster, load, queries, rebuild, serving, verifying
+from headrace.cli import accounts, archiving, cluster, load, queries, rebuild, serving, verifying
 from headrace.errors import Unavailable
 
 app = typer.Typer(
@@ -41,6 +41,8 @@ app.command()(archiving.restore)
 app.command()(rebuild.accept_loss)
 app.command()(rebuild.leave_out)
 app.command()(rebuild.acknowledge_loss)
+app.command()(accounts.admin)
+app.add_typer(accounts.key, name="key")
 app.add_typer(archiving.archive, name="archive")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)

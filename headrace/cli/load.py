@@ -9,8 +9,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from headrace import connect
-from headrace.cli.queries import Config, Url
+from headrace.cli.queries import Config, Url, connected
 from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.errors import BadRequest
 from headrace.loading.chunks import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, FileOptions, Format
@@ -123,7 +122,7 @@ def load(
         scratch=scratch,
     )
     bar = _bar()
-    with bar, connect(settings.url) as db:
+    with bar, connected(settings) as db:
         ended = run_load(db, request, _Telling(bar))
     for line in _summary(ended, request):
         typer.echo(line)

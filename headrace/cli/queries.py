@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from headrace_client import calls
@@ -21,7 +21,10 @@ from rich.progress import Progress as Bar
 from headrace import connect
 from headrace.errors import BadRequest
 from headrace.render import Sort, console, result_lines, status_screen, status_tables, view_table
-from headrace.settings import load
+from headrace.settings import Settings, load
+
+if TYPE_CHECKING:
+    from headrace_client.connection import Connection
 
 # A migration, or a rebuild, as a bar at the terminal: what it does, how far it is, how long it may still take.
 #
@@ -98,6 +101,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the server's JSON.")
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as TOML.")]
 
 
+def connected(settings: Settings, *, raw: bool = False, login: tuple[str, str] | None = None) -> Connection:
+    """The server that a command asks, with the key that the settings have."""
+    return connect(settings.url, raw=raw, key=settings.key, login=login)
+
+
 def sql(
     text: Annotated[str | None, typer.Argument(metavar="SQL", help="Statements, separated by ;")] = None,
     file: Annotated[
@@ -123,7 +131,7 @@ def sql(
     """
     statements = _statements(text, file)
     printer = console()
-    with connect(load(config, url=url).url, raw=True) as db:
+    with connected(load(config, url=url), raw=True) as db:
         view = None if param else created_view(statements)
         if view is not None:
             # A view of many rows takes longer to build than a request may last, so its migration is followed.
@@ -170,7 +178,7 @@ def status(
       headrace status --json --url http://127.0.0.1:9000
     """
     printer = console()
-    with connect(load(config, url=url).url) as db:
+    with connected(load(config, url=url)) as db:
         while True:
             shown = db.status()
             if as_json:
@@ -205,7 +213,7 @@ def explain(
 
       headrace explain StoriesWithVC
     """
-    with connect(load(config, url=url).url) as db:
+    with connected(load(config, url=url)) as db:
         typer.echo(db.view(view).explain())
 
 
@@ -218,7 +226,7 @@ def schema(url: Url = None, config: Config = None) -> None:
 
       headrace sql -f schema.sql --url http://127.0.0.1:9000
     """
-    with connect(load(config, url=url).url) as db:
+    with connected(load(config, url=url)) as db:
         if text := db.schema():
             typer.echo(text)
 
@@ -268,7 +276,7 @@ def migrations(
 
       headrace migrations --cancel aeccc1c2f123
     """
-    with connect(load(config, url=url).url) as db:
+    with connected(load(config, url=url)) as db:
         found = db.migrations() if cancel is None else [db.migration(cancel).cancel()]
     if not found:
         typer.echo("no migration since the server's start")
@@ -293,7 +301,7 @@ def advise(url: Url = None, config: Config = None) -> None:
 
       headrace advise
     """
-    with connect(load(config, url=url).url) as db:
+    with connected(load(config, url=url)) as db:
         told = db.send(calls.show("/v1/queries"))
     found = told["queries"][:ADVISED]
     for each in told["missing"]:

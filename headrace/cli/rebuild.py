@@ -21,11 +21,11 @@ from headrace_client.results import Progress
 
 from headrace import connect
 from headrace.cli.cluster import Auth, Deployment, ZooKeeper, check_part
-from headrace.cli.queries import AsJson, Url, watched
+from headrace.cli.queries import AsJson, Url, connected, watched
 from headrace.cli.serving import Config, setting_option
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
 from headrace.render import console
-from headrace.settings import load
+from headrace.settings import Settings, load
 from migrations.backfill.spark.settings import By
 from zookeeper.address import joined
 from zookeeper.errors import AuthorityError
@@ -179,17 +179,17 @@ def drain(
     """
     settings = load(config, url=url)
     call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
-    with connect(leader_url(cluster_of(settings.url)), timeout=DRAIN_SECONDS) as controller:
+    with connect(leader_url(cluster_of(settings)), timeout=DRAIN_SECONDS) as controller:
         controller.send(call)
     typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
 
 
-def cluster_of(url: str) -> dict[str, Any]:
+def cluster_of(settings: Settings) -> dict[str, Any]:
     """An api process's knowledge of its cluster. Raises BadRequest where it is none."""
-    with connect(url) as server:
+    with connected(settings) as server:
         shown = server.status()
     if "cluster" not in shown:
-        raise BadRequest(f"the server at {url} is not a cluster, and has no workers")
+        raise BadRequest(f"the server at {settings.url} is not a cluster, and has no workers")
     cluster: dict[str, Any] = shown["cluster"]
     return cluster
 
@@ -241,7 +241,7 @@ def rebuild(
     if bool(shards) == lost:
         raise BadRequest("say which shards, or --lost", hint="headrace status shows which are unplaced")
     settings = load(config, url=url)
-    cluster = cluster_of(settings.url)
+    cluster = cluster_of(settings)
     known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
     body = {"shards": shards or [], "known": known, "by": by, "wait": False}
     with connect(leader_url(cluster)) as controller:

@@ -12,8 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from headrace import connect
-from headrace.cli.queries import Config, Url
+from headrace.cli.queries import Config, Url, connected
 from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.render import console
 from headrace.settings import load
@@ -52,7 +51,7 @@ def verify(
     from headrace.verifying import ViewVerdict, verify  # Late, as with the other commands that load more than a client.
 
     settings = load(config, url=url, spark_master=spark_master, spark_conf=spark_conf)
-    with connect(settings.url) as db, _bar(quiet=as_json) as bar:
+    with connected(settings) as db, _bar(quiet=as_json) as bar:
         task = bar.add_task("", total=1.0)
 
         def tell(doing: str, done: float) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import httpx
 
+from controller.access.keeper import Keeper
 from controller.cluster.leader.candidate import NotLeading
 from controller.cluster.leader.fleet import Deposed
 from controller.cluster.serving.connections import no_leader
@@ -216,6 +217,13 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
         ad_hoc=settings.ad_hoc,
         budget=Budget.of(settings),
     )
+    keeper = Keeper(authority.accounts())
+    try:
+        await keeper.start()
+    except BaseException:
+        await deployment.close()
+        raise
+    deployment.accounts = keeper
     deployment.selects.by_spark = spark_selects(settings)
     await deployment.meet_others(hello, settings.host, settings.api_port, settings.advertise)
     return deployment

@@ -179,7 +179,7 @@ def run_against(url: str, *, scale: float = 1.0, printer: Printer | None = None)
     """
     printer = printer or Printer()
     data = Data(USUAL_SCALE * scale, SEED)
-    with Connection(url) as db:
+    with Connection(url, key=settings_module.load().key) as db:
         there = {table["name"] for table in db.tables()}
         status = db.status()
         workers = len(status.get("workers", ()))

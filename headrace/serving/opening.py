@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from importlib import import_module
 
+from controller.access.keeper import Keeper
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from controller.statements.evaluating import SparkSelects
@@ -12,6 +13,7 @@ from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
 from worker.adhoc.pool import Budget
 from worker.archive.options import ArchiveOptions
+from zookeeper.accounts import FileAccounts
 
 NO_SPARK = "none"
 """The setting ``spark_master`` where full state is never computed by Spark."""
@@ -69,6 +71,13 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         spark_threshold=settings.spark_threshold,
         opening=opening,
     )
+    keeper = Keeper(FileAccounts(settings.data))
+    try:
+        await keeper.start()
+    except BaseException:
+        await deployment.close()
+        raise
+    deployment.accounts = keeper
     deployment.selects.kept_bytes = settings.max_automatic_size
     if settings.archive is not None:
         deployment.selects.by_spark = spark_selects(settings)

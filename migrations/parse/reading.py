@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
+from migrations.parse.accounts import AccountStatement, account_statement
 from migrations.parse.grammar import KNOWN, refuse_unknown
 from migrations.parse.syntax import DIALECT, ErrorLevel, ParseError, Parser, Refusal, Token, TokenError, TokenType, exp
 from migrations.parse.writing import quote, same_tree, text_of, too_deep
@@ -57,6 +58,8 @@ class Parsed:
     """The text of the SELECT in ``CREATE VIEW … AS SELECT …`` (sqlglot's tree does not say where it stands)."""
     sharding: ShardingClause | None = None
     """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
+    account: AccountStatement | None = None
+    """A statement about accounts, of which sqlglot has no tree."""
 
 
 def parse(sql: str) -> list[Parsed]:
@@ -183,6 +186,8 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 def _statement(sql: str, tokens: list[Token]) -> Parsed:
     text = sql[tokens[0].start : tokens[-1].end + 1]
+    if (account := account_statement(sql, tokens)) is not None:
+        return Parsed(exp.Command(this=tokens[0].text.upper()), text, account=account)
     external = _external(tokens)
     if external is not None:
         tokens = [token for token in tokens if token is not external]
@@ -258,7 +263,7 @@ def _without_duplicates(tokens: list[Token]) -> tuple[list[Token], str]:
     return tokens, ""
 
 
-_PROGRAMS = ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "USER", "ROLE", "SERVER")
+_PROGRAMS = ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "SERVER")
 
 
 def _refuse_programs(tokens: list[Token]) -> None:

@@ -20,6 +20,7 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.types import BOOL, TableSchema, Value
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
+from migrations.access.statements import NOTHING, Needed, needed
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, makes_of_select
 from migrations.query.expressions.scalar import conjuncts
@@ -212,6 +213,7 @@ class PreparedStatement:
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None
         self._shards = 0
+        self._needed: tuple[Catalog | None, Needed] = None, NOTHING
         self.draws = MAY_DRAW.search(parsed.sql) is not None
         """Whether RAND() or UUID() may stand in it, for :func:`~migrations.statements.constants.with_draws`."""
         self.reads = isinstance(parsed.expression, (exp.Query, exp.Describe))
@@ -230,6 +232,12 @@ class PreparedStatement:
             self._template = template_of(self.parsed.expression, schema, statement.operation)
             self._shards = catalog.shards
         return statement
+
+    def needed(self, catalog: Catalog) -> Needed:
+        """The rights that it needs; remembered while the catalog stays."""
+        if self._needed[0] is not catalog:
+            self._needed = catalog, needed(self.parsed, catalog)
+        return self._needed[1]
 
     def is_bound_quickly(self, catalog: Catalog) -> bool:
         """Whether it is bound without its tree."""
@@ -270,7 +278,7 @@ class PreparedTexts:
         """What was made of a text elsewhere."""
         if sql in self._known:
             return self._known[sql]
-        if len(sql) <= CHARACTERS_KEPT and not any(each.defines for each in made):
+        if len(sql) <= CHARACTERS_KEPT and not any(each.defines or each.parsed.account for each in made):
             self._known[sql] = made
             self._characters += len(sql)
             while len(self._known) > TEXTS_KEPT or self._characters > CHARACTERS_KEPT:

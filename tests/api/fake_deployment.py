@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from headrace_client.tokens import merge
 
+from controller.access.session import OPEN, Caller
 from controller.deployment import (
     REFUSED,
     ArchivedPositions,
@@ -150,6 +151,7 @@ class FakeDeployment:
         """Migrations stay running until they are cancelled."""
         self.condition: tuple[Reason, ...] = ()
         self.closed = False
+        self.accounts = None
         self.archive_url: str | None = None
         self.broken: Exception | None = None
         """Raised by every call that awaits."""
@@ -160,11 +162,11 @@ class FakeDeployment:
     def count_outside(self, size: int) -> None:
         self.outside = size
 
-    async def check_text(self, sql: str) -> None:
+    async def check_text(self, sql: str, session: Caller = OPEN) -> None:
         measure(sql, self.limits)
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
     ) -> tuple[list[StatementResult], Clock]:
         await self._reached(token)
         results, clock, left = [], {}, list(params)

@@ -13,6 +13,7 @@ from api.doors import asgi
 from api.doors.asgi import AsgiDoor
 from api.endpoints import Endpoints, RequestMetrics
 from api.limits import Admission, Limits
+from controller.access.authentication import Authentication
 from controller.deployment import Deployment
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/status", "headers": [], "query_string": b""}
@@ -22,7 +23,9 @@ def door(error: Exception) -> AsgiDoor:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise error
 
-    return AsgiDoor(app, Endpoints(None, RequestMetrics(), Admission(Limits())))  # type: ignore[arg-type]
+    requests = RequestMetrics()
+    endpoints = Endpoints(None, requests, Admission(Limits()), Authentication(None))  # type: ignore[arg-type]
+    return AsgiDoor(app, endpoints, requests)
 
 
 def receiving(*messages: str) -> Any:

@@ -217,15 +217,18 @@ def test_request_lines_of_the_short_way() -> None:
 
 
 def test_blocks_of_headers_of_the_short_way() -> None:
-    assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False)
-    assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False)
-    assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True)
+    assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False, authorization=None)
+    assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False, authorization=None)
+    assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True, authorization=None)
+    asks = b"host: x\r\nAuthorization: Bearer hrk_Aa"
+    assert head_of(asks) == Head(0, is_last=False, authorization=b"Bearer hrk_Aa")
     for block in (
         b"host: x\r\nContent-Length: 1\r\ncontent-length: 1",
         b"Expect: 100-continue",
         b"connection: close, upgrade",
         b"connection: close\r\nconnection: keep-alive",
         b"headrace-token: h1.e30",
+        b"authorization: Bearer a\r\nauthorization: Bearer b",
         b"transfer-encoding: chunked",
         b"x" * 5000 + b": y",
         b"no colon",

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from fake_deployment import FakeDeployment
 
+from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, PreparedLookup, StatementResult
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, StorageFailure
@@ -28,14 +29,14 @@ class SlowDeployment(FakeDeployment):
     until the process is to stop; it says when it is closed."""
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
     ) -> tuple[list[StatementResult], Clock]:
         if sql.startswith("BUILD"):
             self.given_up = asyncio.Event()
             print("build begun", flush=True)
             await self.given_up.wait()
             raise Cancelled("given up")
-        return await super().execute(sql, params, token=token)
+        return await super().execute(sql, params, token=token, session=session)
 
     def stopping(self) -> None:
         if hasattr(self, "given_up"):

@@ -53,22 +53,37 @@ _HOMES = {
 }
 
 
-def connect(url: str, *, read_your_writes: bool = False, timeout: float = 60.0, raw: bool = False) -> Connection:
+def connect(
+    url: str,
+    *,
+    read_your_writes: bool = False,
+    timeout: float = 60.0,
+    raw: bool = False,
+    key: str | None = None,
+    login: tuple[str, str] | None = None,
+) -> Connection:
     """A blocking client of the server at ``url``. Nothing is sent before the first call.
 
-    ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON."""
+    ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON. ``key``: an API key, where
+    the server has accounts; ``login``: name and password instead."""
     from headrace_client.connection import Connection
 
-    return Connection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw)
+    return Connection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw, key=key, login=login)
 
 
 def connect_async(
-    url: str, *, read_your_writes: bool = False, timeout: float = 60.0, raw: bool = False
+    url: str,
+    *,
+    read_your_writes: bool = False,
+    timeout: float = 60.0,
+    raw: bool = False,
+    key: str | None = None,
+    login: tuple[str, str] | None = None,
 ) -> AsyncConnection:
     """The same to be awaited: ``async with connect_async(url) as db: await db.view("V").lookup(id=7)``."""
     from headrace_client.async_connection import AsyncConnection
 
-    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw)
+    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw, key=key, login=login)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
 from headrace_client.results import Progress, Record, Result, Written
-from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
+from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options, proof_of
 from headrace_client.tokens import Token
 
 
@@ -27,12 +27,16 @@ class Connection:
         read_your_writes: bool = False,
         timeout: float = 60.0,
         raw: bool = False,
+        key: str | None = None,
+        login: tuple[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds.
 
-        ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON."""
-        self._session = Session(url, read_your_writes, raw=raw)
+        ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON.
+
+        ``key``: an API key, where the server has accounts; ``login``: name and password instead."""
+        self._session = Session(url, read_your_writes, raw=raw, proof=proof_of(key, login))
         with self._session.translated():
             self._http = httpx.Client(transport=transport, **options(url, timeout))
         self._shares = False
@@ -56,7 +60,7 @@ class Connection:
         ``token`` of that session was. It need not be closed."""
         child = Connection.__new__(Connection)
         child._http, child._shares = self._http, True
-        child._session = Session(self._session.url, True, token, raw=self._session.raw)
+        child._session = Session(self._session.url, True, token, raw=self._session.raw, proof=self._session.proof)
         return child
 
     @property
@@ -131,7 +135,10 @@ class Connection:
 
     def lines(self, path: str) -> Iterator[bytes]:
         """The lines of an answer that is too large to be kept as a whole."""
-        with self._session.translated(), self._http.stream("GET", path) as response:
+        with (
+            self._session.translated(),
+            self._http.stream("GET", path, headers=self._session.authorization()) as response,
+        ):
             if response.status_code >= 400:
                 read_answer(calls.show(path), response.status_code, response.read())
             for line in response.iter_lines():

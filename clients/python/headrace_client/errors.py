@@ -13,6 +13,8 @@
     ├── OutOfOrder                 409  a numbered write that skips one
     ├── AlreadyExists              409  a table or view of that name is there
     ├── StillInUse                 409  something else reads what is to be dropped
+    ├── Unauthenticated            401  no key or password, or one that is not valid (any more)
+    ├── Forbidden                  403  the account has no right to it
     ├── NotFound                   404  no such view, table, migration
     ├── BadRequest                 400  the request's shape is wrong (keys, tokens, JSON)
     ├── ReadTimeout                504  the answer or the token's position was not reached in time
@@ -125,6 +127,18 @@ class StillInUse(HeadraceError):
 
 class NotFound(HeadraceError):
     code = "not_found"
+
+
+class Unauthenticated(HeadraceError):
+    """Who asks is not known: no key or password was sent, or one that is not valid here (any more)."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(HeadraceError):
+    """Who asks is known, and has no right to it."""
+
+    code = "forbidden"
 
 
 class BadRequest(HeadraceError):
@@ -282,7 +296,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
-        *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests),
+        *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
         *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
@@ -309,6 +323,8 @@ INSIDE: dict[str, type[HeadraceError]] = {
 
 _BY_STATUS: dict[int, type[HeadraceError]] = {
     400: BadRequest,
+    401: Unauthenticated,
+    403: Forbidden,
     404: NotFound,
     409: StillInUse,
     408: RequestTooSlow,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -11,7 +12,7 @@ import httpx
 
 from headrace_client import tokens
 from headrace_client.calls import Call
-from headrace_client.errors import ConnectionFailed
+from headrace_client.errors import BadRequest, ConnectionFailed
 from headrace_client.results import Result, Written
 from headrace_client.tokens import Clock, Token
 
@@ -23,9 +24,12 @@ FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
 class Session:
     """Remembers, where asked to, the newest token, and gives it to every read (read-your-writes)."""
 
-    def __init__(self, url: str, read_your_writes: bool, token: str | None = None, *, raw: bool = False) -> None:
-        """Raises BadRequest where ``token`` is none."""
+    def __init__(
+        self, url: str, read_your_writes: bool, token: str | None = None, *, raw: bool = False, proof: str | None = None
+    ) -> None:
+        """``proof``: of who asks, see :func:`proof_of`. Raises BadRequest where ``token`` is none."""
         self.url = url
+        self.proof = proof
         self.raw = raw
         self._remembering = read_your_writes
         self._clock: Clock = {} if token is None else tokens.decode(token)
@@ -38,9 +42,13 @@ class Session:
 
     def headers(self, call: Call[Any], token: str | None) -> dict[str, str]:
         headers = {} if call.body is None else {"content-type": "application/json"}
+        headers |= self.authorization()
         if call.consistent and (chosen := self._both(token)):
             headers["Headrace-Token"] = chosen
         return headers
+
+    def authorization(self) -> dict[str, str]:
+        return {} if self.proof is None else {"Authorization": self.proof}
 
     def _both(self, token: str | None) -> str | None:
         """The one that a call was given, and what is remembered."""
@@ -74,6 +82,17 @@ class Session:
             ) from error
         except httpx.HTTPError as error:
             raise ConnectionFailed(f"the connection to {self.url} failed: {error}") from error
+
+
+def proof_of(key: str | None, login: tuple[str, str] | None) -> str | None:
+    """The header ``Authorization`` for a key, or a name and password. Raises BadRequest: it cannot be a key."""
+    if login is not None:
+        return "Basic " + b64encode(":".join(login).encode()).decode()
+    if key is None:
+        return None
+    if not key or not key.isascii() or not key.isprintable() or key.strip() != key:
+        raise BadRequest("the key is not one", hint="headrace key create shows a key, once")
+    return f"Bearer {key}"
 
 
 def options(url: str, timeout: float) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""From the header ``Authorization`` to a session: what proves who asks, what is remembered, and who may guess.
+
+::
+
+    Bearer hrk_…     a key: its SHA-256 is looked up                                at once
+    Basic …          a name and a password: argon2, off the loop                    once, then remembered
+    nothing          the open deployment's session, or that of nobody
+
+A credential that was found valid is remembered until any account changes, so a request costs a look into a dictionary.
+What is wrong is never remembered: it is verified each time, and counted for the address that it comes from.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from time import monotonic, time
+from typing import Any
+
+from controller.access.accounts import Account, seconds
+from controller.access.keeper import Keeper, refused
+from controller.access.passwords import KEY_BEGINS, key_digest
+from controller.access.session import ANONYMOUS, ASK, OPEN, Caller
+from domains.errors import TooManyRequests, Unauthenticated
+
+REMEMBERED = 10_000
+"""Credentials; with more, all are forgotten and verified anew."""
+FAILURES = 10
+"""Wrong credentials in a row from one address, after which it waits. An application whose key was revoked stays below
+what would hurt; who guesses passwords gets 14,000 a day."""
+PAUSE_SECONDS = 60.0
+ADDRESSES = 10_000
+"""Addresses whose failures are counted; the oldest are forgotten."""
+
+
+class Authentication:
+    """Of one deployment; without a keeper everybody is trusted (an embedded database is its process's own)."""
+
+    def __init__(self, keeper: Keeper | None, clock: Callable[[], float] = monotonic) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self.is_open = keeper is None or not keeper.closed
+        """Everybody may do everything."""
+        self.sessions: dict[bytes | None, Caller] = {}
+        """Those that were verified, by their headers; they may have expired (see ``Endpoints.known``)."""
+        self._failures: dict[str, tuple[int, float]] = {}
+        """By address: how many, and until when they count."""
+        if keeper is not None:
+            keeper.listeners.append(self._changed)
+
+    def _changed(self) -> None:
+        self.is_open = self._keeper is None or not self._keeper.closed
+        self.sessions.clear()
+
+    async def session(self, headers: list[bytes], address: str) -> Caller:
+        """:raises Unauthenticated: what was sent is not valid. :raises TooManyRequests: the address has sent too much
+        that was not.
+
+        ``headers``: all that are called ``Authorization``."""
+        if self._keeper is None or self.is_open:
+            return OPEN
+        if not headers:
+            return ANONYMOUS
+        if len(headers) > 1:
+            raise Unauthenticated("there is more than one header Authorization", hint="send one")
+        found = self.sessions.get(headers[0])
+        if found is not None and found.expires > time():
+            return found
+        self._check(address)
+        try:
+            found = await self._verified(self._keeper, headers[0])
+        except Unauthenticated:
+            self._count(address)
+            raise
+        self._failures.pop(address, None)
+        if len(self.sessions) >= REMEMBERED:
+            self.sessions.clear()
+        self.sessions[headers[0]] = found
+        return found
+
+    async def _verified(self, keeper: Keeper, header: bytes) -> Caller:
+        scheme, _, given = header.decode("latin-1").partition(" ")
+        match scheme.lower():
+            case "bearer":
+                return self._of_key(keeper, given.strip())
+            case "basic":
+                return await self._of_password(keeper, given.strip())
+            case _:
+                raise Unauthenticated("this way to say who asks is not known", hint=ASK)
+
+    def _of_key(self, keeper: Keeper, key: str) -> Caller:
+        digest = key_digest(key)
+        found = keeper.accounts.key(digest) if key.startswith(KEY_BEGINS) else None
+        if found is None:
+            raise refused()
+        name, kept = found
+        return keeper.session(
+            name, seconds(kept.expires), lambda account: any(each.digest == digest for each in account.keys), NO_CLAIMS
+        )
+
+    async def _of_password(self, keeper: Keeper, given: str) -> Caller:
+        try:
+            name, colon, password = b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthenticated("the name and password cannot be read", hint="Basic base64(name:password)") from None
+        if not colon:
+            raise Unauthenticated("the name and password cannot be read", hint="Basic base64(name:password)")
+        account = keeper.accounts.get(name)
+        kept = None if account is None or account.is_role else account.password
+        if not await keeper.passwords.fits(password, kept):
+            raise refused()
+
+        def proof(account: Account) -> bool:
+            return account.password == kept and not account.is_role
+
+        return keeper.session(name, seconds(""), proof, NO_CLAIMS)
+
+    # --- failures -------------------------------------------------------------------------------------------------
+
+    def _check(self, address: str) -> None:
+        count, until = self._failures.get(address, (0, 0.0))
+        if count >= FAILURES and until > self._clock():
+            raise TooManyRequests(
+                f"too many keys or passwords from this address were not valid; try again in {PAUSE_SECONDS:g} s",
+                hint="behind a proxy, name it with --trusted-proxy: else all its clients count as one address",
+            )
+
+    def _count(self, address: str) -> None:
+        now = self._clock()
+        count, until = self._failures.pop(address, (0, 0.0))
+        while len(self._failures) >= ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        self._failures[address] = (count + 1 if until > now else 1, now + PAUSE_SECONDS)
+
+
+NO_CLAIMS: Mapping[str, Any] = {}

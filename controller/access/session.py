@@ -1,0 +1,81 @@
+"""The session: who asks, and what they may. A value that goes with each request, through every door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from time import time
+from types import MappingProxyType
+from typing import Any
+
+from domains.errors import Forbidden, Unauthenticated
+from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
+
+ASK = "send a key (Authorization: Bearer) or a name and password (Basic); headrace admin NAME makes an administrator"
+
+
+FOUND_MAX = 1_000
+NAME_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    account: str
+    """"" for nobody."""
+    rights: Rights | None
+    """None: it may do everything."""
+    expires: float = inf
+    """Seconds since 1970."""
+    claims: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What a token says of the user that an application asks for."""
+    refresh: Callable[[], Caller] | None = field(default=None, compare=False, repr=False)
+    """The same session with the rights of now. Raises Unauthenticated: it has ended."""
+
+    found: set[tuple[Privilege, str]] = field(default_factory=set, compare=False, repr=False)
+    """What was found to be allowed: an endpoint looks here first. At most :data:`FOUND_MAX`."""
+
+    def may(self, privilege: Privilege | None, on: str = EVERYTHING) -> bool:
+        return self.rights is None or self.rights.allow(privilege, on.lower())
+
+    def check(self, privilege: Privilege | None, on: str = EVERYTHING) -> None:
+        """:raises Unauthenticated, Forbidden: it may not."""
+        if self.rights is None:
+            return
+        if not self.rights.allow(privilege, on.lower()):
+            raise self.refusal(Right(privilege, on))
+        if privilege is not None and len(self.found) < FOUND_MAX and len(on) < NAME_LENGTH:
+            self.found.add((privilege, on))
+
+    def check_known(self) -> None:
+        """:raises Unauthenticated: it is nobody's."""
+        if self.rights is not None and not self.account:
+            raise Unauthenticated("nothing is answered without an account", hint=ASK)
+
+    def check_all(self, needed: Iterable[Right]) -> None:
+        """Names are in lower case."""
+        if self.rights is not None:
+            for right in sorted(needed, key=str):
+                if not self.rights.allow(*right):
+                    raise self.refusal(right)
+
+    def refusal(self, right: Right) -> Unauthenticated | Forbidden:
+        if not self.account:
+            return Unauthenticated("nothing is answered without an account", hint=ASK)
+        words = right.privilege or Privilege.SELECT
+        return Forbidden(
+            f'account "{self.account}" has no {right}',
+            hint=f"an administrator: GRANT {words} ON {right.on} TO {self.account}",
+        )
+
+    def renewed(self) -> Caller:
+        """As it is now, for what lasts long: a stream looks again and again. Raises Unauthenticated."""
+        if self.expires <= time():
+            raise Unauthenticated("the session has expired", hint=ASK)
+        return self if self.refresh is None else self.refresh()
+
+
+OPEN = Caller("", None)
+"""Of a deployment without accounts, and of whoever has it in the own process."""
+ANONYMOUS = Caller("", NO_RIGHTS)
+"""Of who says nothing about who they are."""

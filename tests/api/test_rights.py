@@ -1,0 +1,430 @@
+"""Who may what: every endpoint and every kind of statement, asked by accounts of each right, checked both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+from fastapi import APIRouter
+
+from api import app as app_module
+from api.app import create_app
+from controller.access.accounts import Account, ApiKey, administrator
+from controller.access.keeper import Keeper
+from controller.access.passwords import Passwords, key_digest, new_id
+from controller.embedded.local import LocalDeployment
+from migrations.access.rights import NO_RIGHTS, Privilege, Rights
+from migrations.access.statements import DECLARED
+from migrations.parse.reading import parse
+from zookeeper.accounts import FileAccounts
+
+P = Privilege
+SCHEMA = """
+CREATE TABLE stories (id INT PRIMARY KEY, author INT, title TEXT);
+CREATE TABLE secrets (id INT PRIMARY KEY, word TEXT);
+CREATE EXT VIEW ByAuthor AS SELECT id, title FROM stories WHERE author = ?;
+CREATE EXT VIEW Words AS SELECT word FROM secrets WHERE id = ?;
+INSERT INTO stories VALUES (1, 7, 'one');
+INSERT INTO secrets VALUES (1, 'abracadabra')
+"""
+ROWS = {"rows": [{"id": 9, "author": 7, "title": "nine"}]}
+ANYBODY, ACCOUNTS = "anybody", "accounts"
+
+ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
+    "GET /v1/views/{view}": ("/v1/views/ByAuthor?author=7", None, {P.SELECT}),
+    "POST /v1/views/{view}/lookup": ("/v1/views/ByAuthor/lookup", {"keys": [[7]]}, {P.SELECT}),
+    "POST /v1/lookups": ("/v1/lookups", {"lookups": [{"view": "ByAuthor", "keys": [[7]]}]}, {P.SELECT}),
+    "POST /v1/sql": ("/v1/sql", {"sql": "SELECT 1"}, ACCOUNTS),
+    "POST /v1/tables/{table}/rows": ("/v1/tables/stories/rows", ROWS, {P.INSERT}),
+    "PATCH /v1/tables/{table}/rows": ("/v1/tables/stories/rows", {"key": {"id": 1}, "set": {"title": "x"}}, {P.UPDATE}),
+    "DELETE /v1/tables/{table}/rows": ("/v1/tables/stories/rows", {"key": {"id": 5}}, {P.DELETE}),
+    "GET /v1/views": ("/v1/views", None, ACCOUNTS),
+    "GET /v1/views/{view}/held": ("/v1/views/ByAuthor/held", None, {P.SELECT}),
+    "POST /v1/views/{view}/evict": ("/v1/views/ByAuthor/evict", {"keys": [[7]]}, {P.EVICT}),
+    "GET /v1/views/{view}/explain": ("/v1/views/ByAuthor/explain", None, {P.SHOW_VIEW}),
+    "GET /v1/tables": ("/v1/tables", None, ACCOUNTS),
+    "GET /v1/tables/{table}/streams": ("/v1/tables/stories/streams", None, {P.INSERT}),
+    "GET /v1/tables/{table}/streams/{stream}": ("/v1/tables/stories/streams/s", None, {P.INSERT}),
+    "DELETE /v1/tables/{table}/streams/{stream}": ("/v1/tables/stories/streams/s", None, {P.INSERT}),
+    "POST /v1/migrations": ("/v1/migrations", {"sql": "DROP VIEW IF EXISTS nothing"}, {P.DROP}),
+    "GET /v1/migrations": ("/v1/migrations", None, {P.PROCESS}),
+    "GET /v1/migrations/{id}": ("/v1/migrations/none", None, ACCOUNTS),
+    "DELETE /v1/migrations/{id}": ("/v1/migrations/none", None, {P.PROCESS}),
+    "GET /v1/queries": ("/v1/queries", None, {P.PROCESS}),
+    "GET /v1/queries/running": ("/v1/queries/running", None, {P.PROCESS}),
+    "DELETE /v1/queries/running/{id}": ("/v1/queries/running/999", None, {P.PROCESS}),
+    "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),
+    "GET /v1/graph": ("/v1/graph", None, {P.METRICS}),
+    "GET /v1/status": ("/v1/status", None, {P.METRICS}),
+    "GET /metrics": ("/metrics", None, {P.METRICS}),
+    "POST /v1/archive": ("/v1/archive", None, {P.ARCHIVE}),
+    "GET /healthz": ("/healthz", None, ANYBODY),
+    "GET /readyz": ("/readyz", None, ANYBODY),
+}
+STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
+    ("SELECT 1", set()),
+    ("SELECT id FROM stories", {(P.QUERY, "*"), (P.SELECT, "stories")}),
+    (
+        "SELECT title FROM stories WHERE id IN (SELECT id FROM secrets)",
+        {(P.QUERY, "*"), (P.SELECT, "stories"), (P.SELECT, "secrets")},
+    ),
+    ("WITH stories AS (SELECT 1 AS id) SELECT id FROM stories", set()),
+    ("WITH w AS (SELECT word FROM secrets) SELECT word FROM w", {(P.QUERY, "*"), (P.SELECT, "secrets")}),
+    ("WITH secrets AS (SELECT word FROM secrets) SELECT * FROM secrets", {(P.QUERY, "*"), (P.SELECT, "secrets")}),
+    (
+        "SELECT id FROM stories UNION SELECT id FROM secrets",
+        {(P.QUERY, "*"), (P.SELECT, "stories"), (P.SELECT, "secrets")},
+    ),
+    ("SELECT title FROM ByAuthor WHERE author = 7", {(P.QUERY, "*"), (P.SELECT, "byauthor")}),
+    ("INSERT INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories")}),
+    ("REPLACE INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories"), (P.DELETE, "stories")}),
+    (
+        "INSERT INTO stories VALUES (20, 1, 'x') ON DUPLICATE KEY UPDATE title = VALUES(title)",
+        {(P.INSERT, "stories"), (P.UPDATE, "stories")},
+    ),
+    (
+        "INSERT INTO stories VALUES (20, 1, 'x') ON DUPLICATE KEY UPDATE author = author + 1",
+        {(P.INSERT, "stories"), (P.UPDATE, "stories"), (P.SELECT, "stories")},
+    ),
+    (
+        "INSERT INTO stories SELECT id + 30, 1, word FROM secrets",
+        {(P.INSERT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("INSERT INTO stories VALUES (21, 1, 'x') RETURNING id", {(P.INSERT, "stories"), (P.SELECT, "stories")}),
+    ("UPDATE stories SET title = 'z'", {(P.UPDATE, "stories")}),
+    ("UPDATE stories SET title = 'z' WHERE id = 1", {(P.UPDATE, "stories"), (P.SELECT, "stories")}),
+    (
+        "UPDATE stories s JOIN secrets t ON t.id = s.id SET s.title = t.word",
+        {(P.UPDATE, "stories"), (P.SELECT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("DELETE FROM stories", {(P.DELETE, "stories")}),
+    ("DELETE FROM stories WHERE title = 'q'", {(P.DELETE, "stories"), (P.SELECT, "stories")}),
+    (
+        "DELETE s FROM stories s JOIN secrets t ON t.id = s.id",
+        {(P.DELETE, "stories"), (P.SELECT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("TRUNCATE TABLE stories", {(P.DELETE, "stories")}),
+    ("CREATE TABLE made (id INT PRIMARY KEY)", {(P.CREATE, "made")}),
+    ("CREATE TABLE likewise LIKE secrets", {(P.CREATE, "likewise"), (P.SELECT, "secrets")}),
+    (
+        "CREATE TABLE filled AS SELECT word FROM secrets",
+        {(P.CREATE, "filled"), (P.INSERT, "filled"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    (
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES secrets (id))",
+        {(P.CREATE, "child"), (P.REFERENCES, "secrets")},
+    ),
+    ("CREATE VIEW v AS SELECT word FROM secrets", {(P.CREATE, "v"), (P.SELECT, "secrets")}),
+    ("CREATE OR REPLACE VIEW v AS SELECT id FROM stories", {(P.CREATE, "v"), (P.DROP, "v"), (P.SELECT, "stories")}),
+    ("CREATE INDEX i ON stories (author)", {(P.ALTER, "stories")}),
+    ("DROP INDEX i ON stories", {(P.ALTER, "stories")}),
+    ("ALTER TABLE stories ADD COLUMN more INT", {(P.ALTER, "stories")}),
+    (
+        "RENAME TABLE made TO other",
+        {(P.ALTER, "made"), (P.DROP, "made"), (P.CREATE, "other"), (P.INSERT, "other")},
+    ),
+    ("DROP VIEW v", {(P.DROP, "v")}),
+    ("DROP TABLE secrets CASCADE", {(P.DROP, "secrets"), (P.DROP, "words")}),
+    ("SHOW TABLES", set()),
+    ("SHOW CREATE VIEW ByAuthor", {(P.SHOW_VIEW, "byauthor")}),
+    ("SHOW PROCESSLIST", {(P.PROCESS, "*")}),
+    ("SHOW QUERIES", {(P.PROCESS, "*")}),
+    ("KILL 999", {(P.PROCESS, "*")}),
+    ("EXPLAIN ByAuthor", {(P.SHOW_VIEW, "byauthor")}),
+    ("EXPLAIN SELECT * FROM ByAuthor", {(P.QUERY, "*"), (P.SELECT, "byauthor"), (P.SHOW_VIEW, "byauthor")}),
+    ("SET NAMES utf8mb4", set()),
+    ("USE main", set()),
+    ("BEGIN", set()),
+    ("COMMIT", set()),
+    ("ROLLBACK", set()),
+    ("CREATE USER u IDENTIFIED BY 'a long one'", {(P.CREATE_USER, "*")}),
+    ("ALTER USER u ACCOUNT LOCK", {(P.CREATE_USER, "*")}),
+    ("CREATE ROLE r", {(P.CREATE_USER, "*")}),
+    ("SHOW GRANTS FOR u", {(P.CREATE_USER, "*")}),
+    ("CREATE API KEY 'k' FOR u", {(P.CREATE_USER, "*")}),
+    ("SHOW API KEYS", set()),
+    ("GRANT SELECT ON ByAuthor TO u", {(P.SELECT, "byauthor"), (P.GRANT_OPTION, "byauthor")}),
+    ("REVOKE SELECT ON ByAuthor FROM u", {(P.SELECT, "byauthor"), (P.GRANT_OPTION, "byauthor")}),
+    ("REVOKE ALL, GRANT OPTION FROM u", {(P.CREATE_USER, "*")}),
+    ("GRANT r TO u", set()),
+    ("DROP ROLE r", {(P.CREATE_USER, "*")}),
+    ("DROP USER u", {(P.CREATE_USER, "*")}),
+]
+REFUSED = (401, 403)
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def account(name: str, rights: Rights = NO_RIGHTS) -> Account:
+    """One whose key is ``hrk_`` and its name."""
+    return Account(name, new_id(), rights=rights, keys=(ApiKey(new_id(), "", key_digest(f"hrk_{name}")),))
+
+
+class Served:
+    """A deployment with accounts, and its application."""
+
+    def __init__(self, deployment: LocalDeployment, keeper: Keeper, http: httpx.AsyncClient) -> None:
+        self.deployment, self.keeper, self.http = deployment, keeper, http
+
+    async def sql(self, sql: str, headers: dict[str, str]) -> httpx.Response:
+        return await self.http.post("/v1/sql", json={"sql": sql}, headers=headers)
+
+    async def done(self, sql: str, headers: dict[str, str]) -> list[list[object]]:
+        answer = await self.sql(sql, headers)
+        assert answer.status_code == 200, answer.text
+        rows: list[list[object]] = answer.json()["results"][-1]["rows"]
+        return rows
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=64_000_000)
+    await deployment.execute(SCHEMA)
+    cheap = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    keeper = deployment.accounts = Keeper(FileAccounts(tmp_path), cheap)
+    await keeper.start()
+    app = create_app(deployment)
+    transport = httpx.ASGITransport(app, client=("192.0.2.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://served") as http:
+        yield Served(deployment, keeper, http)
+    await app.close()
+    await deployment.close()
+
+
+ANN = bearer("hrk_ann")
+
+
+@pytest.fixture
+async def closed(served: Served) -> Served:
+    """With ``ann``, an administrator."""
+    password = await served.keeper.passwords.made("a long one")
+    ann = administrator("ann", new_id(), password, account("ann"))
+    await served.keeper.change("ann", lambda before: ann)
+    return served
+
+
+async def test_every_endpoint_for_each_right(closed: Served) -> None:
+    listed = (await closed.http.get("/openapi.json")).json()["paths"]
+    assert {f"{method.upper()} {path}" for path, calls in listed.items() for method in calls} == set(ENDPOINTS)
+    keys: dict[str, set[Privilege]] = {}
+    for privilege in Privilege:
+        name = privilege.replace(" ", "_")
+        keys[f"hrk_{name}"] = {privilege}
+        holder = account(name, Rights({"*": frozenset({privilege})}))
+        await closed.keeper.change(name, lambda before, holder=holder: holder)
+    keys["hrk_ann"] = set(Privilege)
+    for route, (path, body, needed) in ENDPOINTS.items():
+        method = route.split()[0]
+        nobody = await closed.http.request(method, path, json=body)
+        assert (nobody.status_code in REFUSED) == (needed != ANYBODY), (route, nobody.text)
+        assert nobody.status_code != 403
+        for key, held in keys.items():
+            answer = await closed.http.request(method, path, json=body, headers=bearer(key))
+            may = isinstance(needed, str) or needed <= held
+            assert (answer.status_code == 403) == (not may), (route, key, answer.status_code, answer.text)
+            if not may:
+                assert answer.json()["error"]["code"] == "forbidden"
+                assert "GRANT" in answer.json()["error"]["hint"]
+
+
+async def test_every_statement_for_each_right(closed: Served) -> None:
+    kinds = {type(each.expression) for sql, _ in STATEMENTS for each in parse(sql) if each.account is None}
+    assert all(any(issubclass(kind, declared) for kind in kinds) for declared in DECLARED), "a kind is not tried"
+    said = {type(each.account).__name__ for sql, _ in STATEMENTS for each in parse(sql) if each.account is not None}
+    assert len(said) == 10, said  # DROP API KEY is tried below: it needs an id.
+    for sql, needed in STATEMENTS:
+        assert (await closed.sql(sql, {})).status_code == 401
+        for missing in sorted(needed):
+            assert await asked(closed, sql, needed - {missing}) == 403, (sql, f"without {missing}")
+        assert await asked(closed, sql, needed) not in REFUSED, sql
+
+
+async def asked(closed: Served, sql: str, held: set[tuple[Privilege, str]]) -> int:
+    rights: dict[str, frozenset[Privilege]] = {}
+    for privilege, on in held:
+        rights[on] = rights.get(on, frozenset()) | {privilege}
+    await closed.keeper.change("probe", lambda before: account("probe", Rights(rights)))
+    return (await closed.sql(sql, bearer("hrk_probe"))).status_code
+
+
+def test_a_route_that_declares_nothing_makes_no_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = APIRouter()
+
+    @silent.get("/v1/everything")
+    async def everything() -> None: ...
+
+    monkeypatch.setattr(app_module, "ROUTERS", (silent,))
+    with pytest.raises(AssertionError, match="/v1/everything"):
+        create_app(DeploymentWithout())  # type: ignore[arg-type]
+
+
+class DeploymentWithout:
+    accounts = None
+
+    def read_within(self, limits: object, beside: object) -> None: ...
+
+
+async def test_without_accounts_everything_is_open_and_the_first_is_an_administrator(served: Served) -> None:
+    assert (await served.http.get("/v1/status")).status_code == 200
+    for sql in ("CREATE USER app IDENTIFIED BY 'x'", "CREATE ROLE reader"):
+        answer = await served.sql(sql, {})
+        assert answer.status_code == 400
+        assert "headrace admin" in answer.json()["error"]["hint"]
+    assert (await served.sql("SELECT word FROM secrets", {})).status_code == 200
+
+
+async def test_another_process_makes_the_first_and_the_server_closes(served: Served, tmp_path: Path) -> None:
+    beside = Keeper(FileAccounts(tmp_path), served.keeper.passwords)
+    kept = await served.keeper.passwords.made("a long one")
+    await beside.change("ann", lambda before: administrator("ann", new_id(), kept, before))
+    assert (tmp_path / "accounts.json").stat().st_mode & 0o777 == 0o600
+    assert "a long one" not in (tmp_path / "accounts.json").read_text()
+    await until(lambda: served.keeper.closed)
+    assert (await served.sql("SELECT word FROM secrets", {})).status_code == 401
+    assert (await served.sql("SELECT word FROM secrets", basic("ann", "a long one"))).status_code == 200
+    (tmp_path / "accounts.json").write_text("{")
+    assert (await served.sql("SELECT word FROM secrets", {})).status_code == 401
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Within the two seconds that are promised."""
+    async with asyncio.timeout(2):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+async def test_an_application_is_given_a_view_and_no_table(closed: Served) -> None:
+    await closed.done("CREATE USER 'app'@'%' IDENTIFIED BY 'sesame'", ANN)
+    await closed.done("CREATE ROLE reader; GRANT SELECT ON ByAuthor TO reader; GRANT reader TO app", ANN)
+    app = basic("app", "sesame")
+    assert (await closed.http.get("/v1/views/ByAuthor?author=7", headers=app)).json()["rows"][0]["title"] == "one"
+    for path in ("Words?id=1", "nothing?id=1"):  # What is not there is told apart by nobody.
+        assert (await closed.http.get(f"/v1/views/{path}", headers=app)).status_code == 403
+    both = {"lookups": [{"view": "ByAuthor", "keys": [[7]]}, {"view": "words", "keys": [[1]]}]}
+    for _ in range(2):  # Also where the answer is kept.
+        await closed.http.post("/v1/lookups", json=both, headers=ANN)
+        answer = await closed.http.post("/v1/lookups", json=both, headers=app)
+        assert answer.status_code == 403
+        assert "abracadabra" not in answer.text
+    wrong = {"lookups": [{"view": "Words", "keys": [["no", "such", "key"]]}]}
+    assert (await closed.http.post("/v1/lookups", json=wrong, headers=app)).status_code == 403
+    assert [each["name"] for each in (await closed.http.get("/v1/views", headers=app)).json()["views"]] == ["ByAuthor"]
+    assert (await closed.http.get("/v1/views", headers=app)).json()["views"][0]["sql"] == ""
+    assert (await closed.http.get("/v1/tables", headers=app)).json()["tables"] == []
+    assert await closed.done("SHOW TABLES", app) == [["ByAuthor"]]
+    assert await closed.done("SHOW GRANTS", app) == [
+        ["GRANT USAGE ON *.* TO `app`@`%`"],
+        ["GRANT `reader` TO `app`@`%`"],
+    ]
+    assert await closed.done("SHOW GRANTS FOR reader", ANN) == [["GRANT SELECT ON `byauthor` TO `reader`"]]
+    update = {"rows": [{"id": 1}], "on_duplicate": "update"}
+    await closed.done("GRANT INSERT ON stories TO app", ANN)
+    assert (await closed.http.post("/v1/tables/stories/rows", json=update, headers=app)).status_code == 403
+
+
+async def test_what_is_revoked_is_gone_with_the_next_request(closed: Served) -> None:
+    await closed.done("CREATE ROLE reader; GRANT SELECT ON ByAuthor TO reader", ANN)
+    await closed.done("CREATE USER app IDENTIFIED BY 'sesame'; GRANT reader TO app", ANN)
+    app, path = basic("app", "sesame"), "/v1/views/ByAuthor?author=7"
+    ((id, key),) = await closed.done("CREATE API KEY 'site' FOR app", app)
+    by_key = bearer(str(key))
+
+    async def status(headers: dict[str, str]) -> int:
+        return (await closed.http.get(path, headers=headers)).status_code
+
+    assert (await status(app), await status(by_key)) == (200, 200)
+    await closed.done("REVOKE reader FROM app", ANN)
+    assert (await status(app), await status(by_key)) == (403, 403)
+    await closed.done("GRANT reader TO app", ANN)
+    await closed.done("DROP ROLE reader; CREATE ROLE reader; GRANT SELECT ON ByAuthor TO reader", ANN)
+    assert await status(app) == 403, "a role that is made anew has no members"
+    await closed.done("GRANT reader TO app", ANN)
+    await closed.done(f"DROP API KEY '{id}'", app)
+    assert (await status(app), await status(by_key)) == (200, 401)
+    await closed.done("ALTER USER app IDENTIFIED BY 'another'", app)
+    assert (await status(app), await status(basic("app", "another"))) == (401, 200)
+    await closed.done("ALTER USER app EXPIRE '2020-01-01 00:00:00'", ANN)
+    assert await status(basic("app", "another")) == 401
+    await closed.done("ALTER USER app EXPIRE NEVER ACCOUNT LOCK", ANN)
+    assert await status(basic("app", "another")) == 401
+    await closed.done("ALTER USER app ACCOUNT UNLOCK", ANN)
+    assert await status(basic("app", "another")) == 200
+    await closed.done("DROP USER app", ANN)
+    assert await status(basic("app", "another")) == 401
+
+
+async def test_nobody_gives_or_gets_what_they_have_not(closed: Served) -> None:
+    await closed.done("CREATE USER hr IDENTIFIED BY 'hr'; GRANT CREATE USER, SELECT ON * TO hr", ANN)
+    await closed.done("CREATE USER dba IDENTIFIED BY 'dba'; GRANT ALL ON * TO dba", ANN)
+    hr = basic("hr", "hr")
+    for sql in (
+        "ALTER USER ann IDENTIFIED BY 'mine'",
+        "CREATE API KEY 'x' FOR ann",
+        "CREATE API KEY 'x' FOR dba",
+        "DROP USER dba",
+        "GRANT ALL ON * TO hr",
+        "GRANT SELECT ON * TO hr WITH GRANT OPTION",
+        "REVOKE ALL, GRANT OPTION FROM ann",
+    ):
+        assert (await closed.sql(sql, hr)).status_code == 403, sql
+    await closed.done("CREATE ROLE everything; GRANT ALL ON * TO everything WITH GRANT OPTION", ANN)
+    assert (await closed.sql("GRANT everything TO hr", hr)).status_code == 403
+    assert (await closed.sql("GRANT DELETE ON stories TO hr", basic("dba", "dba"))).status_code == 403
+    for sql in ("DROP USER ann", "ALTER USER ann ACCOUNT LOCK", "REVOKE ALL, GRANT OPTION FROM ann"):
+        answer = await closed.sql(sql, ANN)
+        assert (answer.status_code, "last administrator" in answer.text) == (400, True), sql
+
+
+async def test_wrong_names_and_passwords_are_one_answer_and_not_endless(closed: Served) -> None:
+    answers = [(await closed.sql("SELECT 1", basic(*each))) for each in (("ann", "no"), ("nobody", "no"), ("ann", ""))]
+    assert {each.status_code for each in answers} == {401}
+    assert len({each.text for each in answers}) == 1
+    assert "Basic" in answers[0].headers["www-authenticate"]
+    statuses = [(await closed.sql("SELECT 1", bearer(f"hrk_{n}"))).status_code for n in range(10)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert (await closed.sql("SELECT 1", {})).status_code == 401
+    twice = [("Authorization", "Bearer hrk_ann"), ("Authorization", "Bearer x")]
+    assert (await closed.http.post("/v1/sql", json={"sql": "SELECT 1"}, headers=twice)).status_code == 401
+
+
+async def test_a_role_expires_for_its_members_and_verifiers_are_kept_on_request(closed: Served) -> None:
+    await closed.done("CREATE USER old IDENTIFIED WITH mysql_native_password BY 'x'", ANN)
+    kept = closed.keeper.accounts.get("old")
+    assert kept is not None
+    assert kept.verifiers == {"mysql_native_password": "b69027d44f6e5edc07f1aead1477967b16f28227"}
+    await closed.done("CREATE USER new IDENTIFIED BY 'x'", ANN)
+    new = closed.keeper.accounts.get("new")
+    assert new is not None
+    assert new.verifiers == MappingProxyType({})
+    await closed.done("CREATE ROLE reader; GRANT SELECT ON ByAuthor TO reader; GRANT reader TO new", ANN)
+    path = "/v1/views/ByAuthor?author=7"
+    assert (await closed.http.get(path, headers=basic("new", "x"))).status_code == 200
+    await closed.keeper.change("reader", lambda role: None if role is None else replace(role, expires="2020-01-01"))
+    assert (await closed.http.get(path, headers=basic("new", "x"))).status_code == 403
+
+
+async def test_passwords_stand_in_no_list_and_no_error(closed: Served) -> None:
+    for sql in (
+        "CREATE USER x IDENTIFIED BY 'hunter2' 'hunter2'",
+        "CREATE USER x IDENTIFIED BY hunter2",
+        "ALTER USER nobody IDENTIFIED BY 'hunter2'",
+    ):
+        answer = await closed.sql(sql, ANN)
+        assert answer.status_code >= 400
+        assert "hunter2" not in answer.text.lower()
+    shown = await closed.done("CREATE USER y IDENTIFIED BY 'hunter2'; SHOW FULL PROCESSLIST", ANN)
+    assert "hunter2" not in str(shown)
+    assert "IDENTIFIED" in str(shown)
