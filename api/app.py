@@ -7,6 +7,7 @@ that name source maps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,16 @@ ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorAnswer}, "5XX":
 
 
 def create_app(
-    deployment: Deployment, *, admission: Admission | None = None, slow: float = 0.0, trusted: bool = False
+    deployment: Deployment,
+    *,
+    admission: Admission | None = None,
+    slow: float = 0.0,
+    trusted: bool = False,
+    proxies: Sequence[str] = (),
 ) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
-    ``trusted``: whoever can call it may do everything, whatever accounts there are.
+    ``trusted``: whoever can call it may do everything, whatever accounts there are. ``proxies``: see ``AsgiDoor``.
 
     ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
     longer are logged; 0: none."""
@@ -68,7 +74,7 @@ def create_app(
     assert not silent, f"routes that do not say who may ask them: {', '.join(silent)}"
     fastapi.add_middleware(Gate, requests=requests, admission=admission)
     answer_errors(fastapi)
-    return AsgiDoor(fastapi, endpoints, requests)
+    return AsgiDoor(fastapi, endpoints, requests, proxies)
 
 
 # The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.

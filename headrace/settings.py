@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -187,6 +188,11 @@ class Settings(BaseSettings):
     max_nesting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_nesting, ge=1, description="levels of brackets in SQL"
     )
+    trusted_proxy: Annotated[list[str], Flag("serve", "up", "api", value="ADDRESS")] = Field(
+        default=[],
+        description="address or network of a proxy whose X-Forwarded-For says where a request comes from; may be given "
+        "several times",
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")
     )
@@ -288,6 +294,16 @@ class Settings(BaseSettings):
         for each in given:
             if not all(each.partition("=")):
                 raise ValueError(f'write "{each}" like spark.ui.port=4050')
+        return given
+
+    @field_validator("trusted_proxy")
+    @classmethod
+    def _are_networks(cls, given: list[str]) -> list[str]:
+        for each in given:
+            try:
+                ip_network(each)
+            except ValueError as error:
+                raise ValueError(f"{error}: write an address like 10.0.0.7, or a network like 10.0.0.0/8") from error
         return given
 
     def spark(self) -> SparkSettings:

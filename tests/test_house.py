@@ -55,12 +55,7 @@ DOORS = {
     "rich": ("headrace/", "loadgen/bench/", "loadgen/drills/", "loadgen/telling.py"),
     "pydantic": ("api/", "headrace/settings.py"),
     "pydantic_settings": ("headrace/settings.py",),
-    "uvicorn": (
-        "headrace/serving/server.py",
-        "api/doors/http_protocol.py",
-        "api/doors/wire_http.py",
-        "loadgen/bench/",
-    ),
+    "uvicorn": ("headrace/serving/server.py", "api/doors/", "loadgen/bench/"),
     "httptools": ("api/doors/wire_http.py",),
     "duckdb": ("loadgen/bench/",),
     "hdrh": ("loadgen/pace/point.py",),
@@ -123,7 +118,7 @@ def test_no_function_is_too_long() -> None:
     assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
 
 
-HOUSE_FILES, HOUSE_LINES = 551, 103_600
+HOUSE_FILES, HOUSE_LINES = 565, 106_200
 """A ratchet: lower it with what was folded or deleted; whoever raises it says for what. Since 485 and 85,700: windows,
 correlated subqueries, JSON, types, writes with joins, ALTER, automatic views of clusters, TPC-H, collations, foreign
 keys, walks of indexes."""

@@ -8,9 +8,11 @@ that way (HEAD does).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.endpoints import EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
@@ -29,8 +31,14 @@ GONE_SECONDS = 1.0
 class AsgiDoor:
     """The whole application: answers the endpoints itself, passes other requests to ``app``."""
 
-    def __init__(self, app: ASGIApp, endpoints: Endpoints, requests: RequestMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, endpoints: Endpoints, requests: RequestMetrics, proxies: Sequence[str] = ()
+    ) -> None:
+        """``proxies``: addresses and networks whose ``X-Forwarded-For`` says where a request comes from."""
         self.app = app
+        self._routed: ASGIApp = self._route
+        if proxies:
+            self._routed = ProxyHeadersMiddleware(self._route, list(proxies))  # type: ignore[arg-type, assignment]
         self.endpoints = endpoints
         self.admission = endpoints.admission
         self.times = requests.route(UNVERIFIED)
@@ -41,7 +49,7 @@ class AsgiDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._route(scope, receive, send)
+            await self._routed(scope, receive, send)
         except RuntimeError:
             # What a handler raises is answered, so this came of sending. uvloop refuses to write to a connection that
             # was closed a moment ago, before uvicorn has heard of it: there is no client left to answer, and nothing is

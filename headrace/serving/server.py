@@ -136,7 +136,10 @@ async def answer(
             running.stop()
             raise
         if not opening.given_up:
-            apps.append(app := create_app(deployment, admission=admission, slow=settings.slow_request))
+            app = create_app(
+                deployment, admission=admission, slow=settings.slow_request, proxies=settings.trusted_proxy
+            )
+            apps.append(app)
             http.loaded_app = app
             expect_long_lives()
             admission.collector = CycleCollector(lambda: not admission.waiting)

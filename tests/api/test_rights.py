@@ -196,7 +196,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     cheap = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     keeper = deployment.accounts = Keeper(FileAccounts(tmp_path), cheap)
     await keeper.start()
-    app = create_app(deployment)
+    app = create_app(deployment, proxies=["192.0.2.0/24"])
     transport = httpx.ASGITransport(app, client=("192.0.2.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://served") as http:
         yield Served(deployment, keeper, http)
@@ -396,6 +396,11 @@ async def test_wrong_names_and_passwords_are_one_answer_and_not_endless(closed: 
     statuses = [(await closed.sql("SELECT 1", bearer(f"hrk_{n}"))).status_code for n in range(10)]
     assert (statuses[0], statuses[-1]) == (401, 429)
     assert (await closed.sql("SELECT 1", {})).status_code == 401
+    elsewhere = [("X-Forwarded-For", "192.0.2.1, 198.51.100.7"), *bearer("x").items()]
+    assert (await closed.http.get("/v1/status", headers=elsewhere)).status_code == 401, "the proxy's other clients"
+    forged = [("X-Forwarded-For", "198.51.100.9, 192.0.2.1"), ("X-Forwarded-For", "198.51.100.7"), *bearer("x").items()]
+    later = [(await closed.http.get("/v1/status", headers=forged)).status_code for _ in range(10)]
+    assert (later[0], later[-1]) == (401, 429), "what a client says itself stands before what the proxy adds"
     twice = [("Authorization", "Bearer hrk_ann"), ("Authorization", "Bearer x")]
     assert (await closed.http.post("/v1/sql", json={"sql": "SELECT 1"}, headers=twice)).status_code == 401
 
