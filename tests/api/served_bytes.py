@@ -80,7 +80,7 @@ async def served(
             ways.append(scope["path"])
         await real(scope, receive, send)
 
-    app._route = counted  # type: ignore[method-assign]
+    app._routed = counted
     config = server_config(app, Settings())
     assert config.http is WireHttp
     config.http, config.port = protocol, 0
