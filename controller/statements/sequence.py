@@ -40,6 +40,7 @@ from migrations.statements.definitions import selected
 from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
 from migrations.statements.prepared import PreparedStatement
+from migrations.statements.show import session as session_setting
 from migrations.statements.statement import (
     ChosenWrite,
     ConstantSelect,
@@ -58,6 +59,7 @@ from migrations.statements.statement import (
     Statement,
     WriteStatement,
 )
+from migrations.statements.user_variables import Variables, asked, assignments, with_variables
 from worker.service.child_pool import Turn
 
 CHOOSING_SECONDS = 10.0
@@ -126,7 +128,7 @@ class Statements:
             raise miscounted("text", sum(counts), len(params))
         results: list[StatementResult] = []
         clock = dict(token or {})
-        at, number, turn = 0, 0, Turn()
+        at, number, turn, variables = 0, 0, Turn(), Variables()
         while number < len(statements):
             await turn.pause()
             together = _definitions(statements[number:])
@@ -141,7 +143,13 @@ class Statements:
                     given = params[at : at + counts[number]]
                     at += counts[number]
                     whole = sql if len(statements) == 1 else ""
-                    one = partial(self._one, statements[number], given, clock, whole, session)
+                    statement = statements[number]
+                    if statement.parsed.account is None and assignments(statement.parsed):
+                        one = partial(self._set, statement.parsed, given, clock, variables)
+                    else:
+                        if statement.variables:
+                            statement = PreparedStatement(with_variables(statement.parsed, variables))
+                        one = partial(self._one, statement, given, clock, whole, session)
                     begins = began if number == 0 else None
                     async with within(budget, begins) if statements[number].reads else nullcontext():
                         results.append(await self._deployment.made_anew(one))
@@ -294,6 +302,24 @@ class Statements:
             return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
+
+    async def _set(self, parsed: Parsed, params: Sequence[Any], clock: Clock, variables: Variables) -> StatementResult:
+        """SET of user variables. All values are computed before any is set, as in MySQL."""
+        session_setting(parsed)
+        made, at = dict[str, Value](), 0
+        for name, value in assignments(parsed):
+            select = PreparedStatement(asked(value, variables))
+            given = params[at : at + select.parameters]
+            at += select.parameters
+            statement = await self._interpreted(select, given)
+            if isinstance(statement, ConstantSelect):
+                rows = list(statement.rows)
+            else:
+                assert isinstance(statement, SelectStatement)
+                _, rows = await self._selects.values(statement, clock)
+            ((made[name],),) = rows
+        variables.update(made)
+        return StatementResult()
 
     async def _account(self, statement: AccountStatement, session: Caller) -> StatementResult:
         keeper = self._deployment.accounts

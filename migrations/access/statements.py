@@ -205,6 +205,11 @@ def _kill(parsed: Parsed, catalog: Catalog) -> set[Right]:
     return {Right(Privilege.PROCESS)}
 
 
+def _set(parsed: Parsed, catalog: Catalog) -> set[Right]:
+    """User variables may be set to what subqueries read."""
+    return _reading(names_read(parsed.expression))
+
+
 def _nothing(parsed: Parsed, catalog: Catalog) -> set[Right]:
     """It does nothing."""
     return set()
@@ -222,7 +227,7 @@ DECLARED: dict[type[exp.Expr], Callable[[Parsed, Catalog], set[Right]]] = {
     exp.Describe: _describe,
     exp.Show: _show,
     exp.Kill: _kill,
-    exp.Set: _nothing,
+    exp.Set: _set,
     exp.Use: _nothing,
     exp.Transaction: _nothing,
     exp.Commit: _nothing,

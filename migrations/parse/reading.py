@@ -7,21 +7,34 @@ leaves here that holds anything but what ``grammar.py`` knows, and every ``?`` k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
 from migrations.parse.accounts import AccountStatement, account_statement
 from migrations.parse.grammar import KNOWN, refuse_unknown
-from migrations.parse.syntax import DIALECT, ErrorLevel, ParseError, Parser, Refusal, Token, TokenError, TokenType, exp
+from migrations.parse.syntax import (
+    DIALECT,
+    ErrorLevel,
+    ParseError,
+    Parser,
+    Refusal,
+    Token,
+    TokenError,
+    TokenType,
+    children,
+    exp,
+    nodes,
+)
 from migrations.parse.writing import quote, same_tree, text_of, too_deep
 
 __all__ = [
     "MAXIMUM_TEXT",
     "Parsed",
+    "children",
     "deed",
     "exp",
     "faithful",
+    "nodes",
     "parse",
     "parse_select",
     "place",
@@ -471,33 +484,3 @@ def _unclosed(sql: str) -> tuple[int, str] | None:
             at = size if end < 0 else end
         at += 1
     return None
-
-
-# Walks over sqlglot's trees, without the identifiers: half of all nodes, below which is nothing.
-#
-# A new view's tree is gone through again and again, in search of parameters, aggregates, tables and hints. With
-# sqlglot's own walks planning takes a tenth more.
-
-_PLAIN = frozenset({str, bool, int, type(None), exp.Identifier})
-"""Classes of most values in a tree's ``args``, where there is nothing to go down to: told faster than by isinstance."""
-
-
-def children(node: exp.Expr) -> list[exp.Expr]:
-    """The nodes directly below, in the order of the text."""
-    found: list[exp.Expr] = []
-    for value in node.args.values():
-        if type(value) in _PLAIN:
-            continue
-        if type(value) is list:
-            found += [each for each in value if type(each) not in _PLAIN and isinstance(each, exp.Expr)]
-        elif isinstance(value, exp.Expr):
-            found.append(value)
-    return found
-
-
-def nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """All of a tree, the nearer ones first."""
-    found = [tree]
-    for node in found:  # It grows meanwhile.
-        found += children(node)
-        yield node

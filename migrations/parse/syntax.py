@@ -8,7 +8,7 @@ that MySQL gives them (sqlglot rewrites them for other dialects, which would hid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
@@ -29,8 +29,10 @@ __all__ = [
     "Token",
     "TokenError",
     "TokenType",
+    "children",
     "copied",
     "exp",
+    "nodes",
 ]
 
 T = TypeVar("T")
@@ -400,3 +402,33 @@ def _begun(
     copy.parent, copy.arg_key, copy.index = parent, key, index
     pending.append((node, copy))
     return copy
+
+
+# Walks over sqlglot's trees, without the identifiers: half of all nodes, below which is nothing.
+#
+# A new view's tree is gone through again and again, in search of parameters, aggregates, tables and hints. With
+# sqlglot's own walks planning takes a tenth more.
+
+_PLAIN = frozenset({str, bool, int, type(None), exp.Identifier})
+"""Classes of most values in a tree's ``args``, where there is nothing to go down to: told faster than by isinstance."""
+
+
+def children(node: exp.Expr) -> list[exp.Expr]:
+    """The nodes directly below, in the order of the text."""
+    found: list[exp.Expr] = []
+    for value in node.args.values():
+        if type(value) in _PLAIN:
+            continue
+        if type(value) is list:
+            found += [each for each in value if type(each) not in _PLAIN and isinstance(each, exp.Expr)]
+        elif isinstance(value, exp.Expr):
+            found.append(value)
+    return found
+
+
+def nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """All of a tree, the nearer ones first."""
+    found = [tree]
+    for node in found:  # It grows meanwhile.
+        found += children(node)
+        yield node

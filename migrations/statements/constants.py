@@ -168,7 +168,7 @@ def at_time(query: exp.Query, now: str) -> exp.Query:
     if not any(map(_asks_time, nodes(query))):
         return query
     query = query.copy()
-    _keep_names(query, _asks_time)
+    keep_names(query, _asks_time)
     for node in [node for node in nodes(query) if _asks_time(node)]:
         node.replace(_time(node, now))
     return query
@@ -184,7 +184,7 @@ def with_draws(parsed: Parsed, start: Callable[[str], int]) -> Parsed:
     if not any(map(calls.is_drawn, _of_one_row(parsed.expression))):
         return parsed
     copy = parsed.expression.copy()
-    _keep_names(copy, calls.is_drawn)
+    keep_names(copy, calls.is_drawn)
     for node in [node for node in _of_one_row(copy) if calls.is_drawn(node)]:
         name, parts = calls.spelled(node)
         value = drawn_one(name, seed_of(name, parts), start(name))
@@ -213,7 +213,9 @@ def _asks_time(node: exp.Expr) -> bool:
     return calls.asks_time(node) and all(isinstance(part, exp.Literal) for part in calls.spelled(node)[1])
 
 
-def _keep_names(query: exp.Expr, changes: Callable[[exp.Expr], bool]) -> None:
+def keep_names(query: exp.Expr, changes: Callable[[exp.Expr], bool]) -> None:
+    """Give the columns of a query's SELECTs the names that their texts have now, where a node that ``changes`` stands
+    in them."""
     for select in [node for node in nodes(query) if isinstance(node, exp.Select)]:
         items = [_named(item) if any(map(changes, nodes(item))) else item for item in select.expressions]
         select.set("expressions", items)

@@ -39,6 +39,7 @@ from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
 from migrations.statements.statement import Statement, WriteStatement
 from migrations.statements.stored import RowMaker, row_maker, stamps
+from migrations.statements.user_variables import reads_variables
 
 # Writes of the common forms, with their tree left behind: what is bound is values, not nodes.
 #
@@ -218,6 +219,8 @@ class PreparedStatement:
         """Whether RAND() or UUID() may stand in it, for :func:`~migrations.statements.constants.with_draws`."""
         self.reads = isinstance(parsed.expression, (exp.Query, exp.Describe))
         """Whether it is a SELECT, or EXPLAIN of one."""
+        self.variables = parsed.account is None and reads_variables(parsed)
+        """Whether user variables stand in it."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
     def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:

@@ -147,8 +147,9 @@ def kill(node: exp.Expr) -> Kill:
 
 def session(parsed: Parsed) -> NoOperation:
     """Statements that clients send by habit: SET NAMES and system variables and USE do nothing; the rest is refused.
+    What SET says of user variables is done by whoever has the request's (``user_variables.py``).
 
-    :raises Unsupported: transactions, user variables, locks.
+    :raises Unsupported: transactions, locks.
     """
     node = parsed.expression
     if isinstance(node, exp.Set):
@@ -175,7 +176,7 @@ def _check_set_item(item: exp.Expr) -> None:
     if assignment.this.name.upper() == "PASSWORD":
         raise Unsupported("SET PASSWORD")
     if isinstance(assignment.this, exp.Parameter):
-        raise Unsupported(f"user variables (@{assignment.this.name})", hint="use a parameter: ?")
+        return
     _check_variable(assignment.this.name.lower(), text_of(assignment.expression).strip("'\"").upper())
 
 

@@ -114,7 +114,6 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("SET insert_id = 77", Unsupported, "SET insert_id = 77 (it is its default here)"),
     ("SET SQL_SAFE_UPDATES = 1", Unsupported, "SET sql_safe_updates = 1 (it is 0 or OFF or FALSE here)"),
     ("SET transaction_isolation = 'SERIALIZABLE'", Unsupported, "SET transaction_isolation = SERIALIZABLE ("),
-    ("SET @a = 1", Unsupported, "user variables (@a) (use a parameter: ?)"),
     ("GRANT ALL ON t TO u", Unsupported, "the statement GRANT"),
     ("KILL 'a'", SqlError, "KILL wants the number"),
     ("CREATE PROCEDURE p() SELECT 1", Unsupported, "CREATE PROCEDURE (tables, views and indexes are there)"),

@@ -73,7 +73,7 @@ _STRICT = {"lt": "lt", "le": "lt", "gt": "gt", "ge": "gt"}
 """How rows are compared by all columns but the last."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
+    exp.Parameter: ("user variables (@name)", "use a parameter: ?; a request's statements may read what it SET before"),
     exp.SessionParameter: ("session variables (@@name)", None),
     exp.Window: (
         "a window function outside of the SELECT list and ORDER BY",
