@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from domains.plan.graph import Base, Columns, Node, NodeIndex, OrderTerm
+from domains.plan.graph import Columns, Node, NodeIndex, OrderTerm
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
-from domains.plan.traits import traits_of
+from domains.plan.traits import is_base, traits_of
 from domains.store.walking import EVERYWHERE, Boxes, both, boxes_of, is_ordered
 
 
@@ -45,7 +45,7 @@ def descend(
     by columns come down to an index; nodes of ``stops`` come from elsewhere."""
     way: list[tuple[NodeIndex, int]] = []
     terms = tuple(order)
-    while not isinstance(base := node.operator, Base):
+    while not is_base(base := node.operator):
         traits, above = traits_of(node.operator), parents(node)
         matching = traits.matching
         if node.index in stops or traits.own_state or (matching is None and len(above) != 1):

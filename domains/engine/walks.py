@@ -25,7 +25,7 @@ from domains.language.types import Delta, Row
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Vertex
 from domains.plan.deltas import key_function
-from domains.plan.graph import Columns, NodeIndex, OrderTerm, TopK
+from domains.plan.graph import Columns, NodeIndex, OrderTerm
 from domains.plan.traits import traits_of
 from domains.store.walking import EVERYWHERE, Boxes, Walk, exactly, is_covered, narrowest, walk_in_order
 
@@ -106,10 +106,10 @@ class Walks(ABC):
 
     def _first_of(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]] | None:
         """What τ has to see at these keys: of each the first rows; None where they do not come in its order."""
-        operator = vertex.node.operator
-        if not isinstance(operator, TopK) or set(operator.group) != set(columns) or len(keys) > FEW_KEYS:
+        cut = traits_of(vertex.node.operator).cut
+        if cut is None or set(cut.group) != set(columns) or len(keys) > FEW_KEYS:
             return None
-        parent, count = vertex.parents[0], operator.limit + operator.offset
+        parent, count = vertex.parents[0], cut.limit + cut.offset
         key_of = key_function(columns, parent.collations)
         answers: list[list[Delta]] = []
         for key in keys:
@@ -118,7 +118,7 @@ class Walks(ABC):
             def of_key(part: list[Delta], key: Row = key) -> list[Delta]:
                 return [delta for delta in part if key_of(delta[0]) == key]
 
-            found = self._first(parent, operator.order, count, (box,), of_key)
+            found = self._first(parent, cut.order, count, (box,), of_key)
             if found is None:
                 return None
             answers.append(found)

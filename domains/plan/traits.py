@@ -106,6 +106,8 @@ class Traits(ABC):
     """A change of a group makes a text of all its elements anew."""
     demands: Expression | None = None
     """What decides alone which of its parent's rows pass, as they are."""
+    cut: TopK | None = None
+    """Only the first of each group's rows pass, as they are."""
 
     @abstractmethod
     def __init__(self, operator: Any) -> None: ...
@@ -417,7 +419,7 @@ class _TopK(_Ranked):
     row_for_row = False
 
     def __init__(self, operator: TopK) -> None:
-        self._topk = operator
+        self._topk = self.cut = operator
         self.groups_by = operator.group
         self.refills = (operator.group, ())  # The group of NULLs from all of the parent.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from domains.engine.descent import Descent, descend
 from domains.engine.evaluation import EvaluationPlan
-from domains.plan.graph import Columns, Node, NodeIndex, OrderTerm, ParameterKind, TopK
+from domains.plan.graph import Columns, Node, NodeIndex, OrderTerm, ParameterKind
 from domains.plan.sides import COMPUTED
 from domains.plan.traits import is_base, traits_of
 from domains.store.storage import best_key
@@ -54,9 +54,10 @@ def table_walks(plan: EvaluationPlan) -> Iterator[TableWalk]:
     asked.append((root, reader.order if is_limited else (), boxes, count))
     nodes = {node.index: node for node in plan.nodes}
     for node in plan.nodes:
-        if isinstance(topk := node.operator, TopK):
-            group: Boxes = (dict.fromkeys(topk.group, _ONE),)
-            asked.append((nodes[node.parents[0]], topk.order, group, topk.limit + topk.offset))
+        cut = traits_of(node.operator).cut
+        if cut is not None:
+            group: Boxes = (dict.fromkeys(cut.group, _ONE),)
+            asked.append((nodes[node.parents[0]], cut.order, group, cut.limit + cut.offset))
     asked += [(node, (), EVERYWHERE, None) for node in plan.nodes if traits_of(node.operator).demands is not None]
     seen: set[NodeIndex] = set()
     for top, order, within, wanted in asked:
