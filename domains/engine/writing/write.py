@@ -191,6 +191,10 @@ class TableChange:
         """The first CHECK that does not hold for the row."""
         return next((check for check, condition in self._checks if condition(row) == 0), None)
 
+    def unbroken(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+        """The rows that no CHECK refuses."""
+        return tuple([row for row in rows if self.broken(row) is None]) if self._checks else tuple(rows)
+
     def finished(self) -> list[Delta]:
         """The deltas, once nothing more comes."""
         self._check_shard()
@@ -262,6 +266,8 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
     generate = change.written.generate
     if generate is not None:
         rows = tuple(map(generate, rows))
+    if operation.on_conflict == "ignore":
+        rows = change.unbroken(rows)
     if operation.on_conflict == "list":
         return _insert_all(change, rows), _first(change, rows, generated)
     if not change.unique:
