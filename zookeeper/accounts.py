@@ -37,7 +37,8 @@ EditAccount = Callable[[AccountDocument | None], AccountDocument | None]
 
 FORMAT = 1
 FILE = "accounts.json"
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.5
+"""Within two seconds a change holds in every process."""
 BUCKETS = 32
 """Znodes that accounts are spread over. Their number is fixed with the format."""
 BUCKET_BYTES_MAX = 1_000_000

@@ -1,9 +1,16 @@
-"""The application until there is a deployment: it says how far the start is. The server then puts another in place."""
+"""The application until there is a deployment: it says how far the start is. The server then puts another in place.
+
+A start is mostly over within a second, so a request waits a little for it: whoever starts a server and asks at once, or
+restarts one behind its clients, gets an answer instead of an error.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import orjson
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.limits import Admission
 from api.statuses import STATUSES
@@ -13,19 +20,37 @@ from domains.errors import Unavailable
 
 RETRY_AFTER = b"1"
 """Seconds. Most starts are over within one or two."""
+PATIENCE_SECONDS = 5.0
+"""The longest that a request waits for the end of the start."""
 LIVE, READY = "/healthz", "/readyz"
 METRICS = "/metrics"
+AT_ONCE = (LIVE, READY, METRICS)
+"""What is asked about the start itself."""
 
 
 class OpeningDoor:
-    """Answers 503 with progress, but for what asks whether the process lives."""
+    """Answers 503 with progress when the patience ends, and at once what asks about the start."""
 
     def __init__(self, opening: Opening, admission: Admission) -> None:
         self.opening = opening
         self.admission = admission
+        self._over = asyncio.Event()
+        self._app: ASGIApp | None = None
+
+    def end(self, app: ASGIApp | None = None) -> None:
+        """The start is over: requests that wait go to ``app``, or are refused where there is none."""
+        self._app = app
+        self._over.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] != "http":
+            return
+        if scope["path"] not in AT_ONCE:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), PATIENCE_SECONDS)
+        if self._app is not None:
+            await self._app(scope, receive, send)
+        else:
             status, kind, body = self._answer(scope["path"])
             headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
             if status != 200:

@@ -124,7 +124,8 @@ async def answer(
     Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
     """
     admission = Admission(Limits.of(settings))
-    http = config(OpeningDoor(opening, admission), settings)
+    door = OpeningDoor(opening, admission)
+    http = config(door, settings)
     tasks: list[asyncio.Task[Deployment]] = []
     apps: list[AsgiDoor] = []
     timers: list[asyncio.TimerHandle] = []
@@ -141,6 +142,7 @@ async def answer(
             )
             apps.append(app)
             http.loaded_app = app
+            door.end(app)
             expect_long_lives()
             admission.collector = CycleCollector(lambda: not admission.waiting)
             admission.collector.begin()
@@ -154,6 +156,7 @@ async def answer(
 
     def stopping() -> None:
         opening.give_up()
+        door.end()
         for task in tasks:
             if task.done() and task.exception() is None:
                 task.result().stopping()

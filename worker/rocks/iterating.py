@@ -1,4 +1,4 @@
-"""Entries out of an iterator of the binding: from a key on, or below one; and what is read of them at once.
+"""Entries out of an iterator of the binding: below a key, of prefixes, of ranges; and what is read of them at once.
 
 An iterator that cannot read on looks like one that is at its end, unless it is asked: all of these ask it.
 """
@@ -30,21 +30,6 @@ class FoundEntries:
     """The entries of the first ranges, of one at least."""
     cut: bool
     """Whether the last of these has more entries that were asked for."""
-
-
-def walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
-    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound.
-
-    Raises where it ended because it cannot read on, which looks like an end unless it is asked.
-    """
-    found: list[tuple[bytes, bytes]] = []
-    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
-    cursor.seek(start)
-    while len(found) < limit and valid() and (end is None or key() < end):
-        add((key(), value()))
-        forward()
-    cursor.status()
-    return found
 
 
 def walk_back(cursor: Any, start: bytes, end: bytes, limit: int, size: float = inf) -> list[tuple[bytes, bytes]]:
