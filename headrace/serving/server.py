@@ -112,6 +112,12 @@ async def _serve(settings: Settings, listening: socket.socket, started: Callable
         raise StartFailed(f'cannot use the data directory "{settings.data}": {reason}') from error
 
 
+def _collect(admission: Admission) -> None:
+    expect_long_lives()
+    admission.collector = CycleCollector(lambda: not admission.waiting)
+    admission.collector.begin()
+
+
 async def answer(
     settings: Settings,
     listening: socket.socket,
@@ -143,9 +149,7 @@ async def answer(
             apps.append(app)
             http.loaded_app = app
             door.end(app)
-            expect_long_lives()
-            admission.collector = CycleCollector(lambda: not admission.waiting)
-            admission.collector.begin()
+            _collect(admission)
             count(deployment)
             started(running)
         return deployment

@@ -9,7 +9,7 @@ that MySQL gives them (sqlglot rewrites them for other dialects, which would hid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
@@ -174,6 +174,17 @@ class Parser(MySQLParser):
             at = self._index + 3
             after = self._tokens[at].token_type if at < self._tokens_size else TokenType.SENTINEL
         return self._parse_atom() if after in ends else None
+
+    def _parse_set_item_assignment(self, kind: str | None = None) -> exp.Expr | None:
+        """sqlglot takes the comma behind ``SET @a = (SELECT …)`` for a join's."""
+        if self._curr.token_type != TokenType.PARAMETER:
+            return cast("exp.Expr | None", super()._parse_set_item_assignment(kind))
+        variable = self._parse_column()
+        if not self._match_texts(self.SET_ASSIGNMENT_DELIMITERS):
+            self.raise_error("Expected =")
+        value = self._parse_expression()
+        self._expect(value, "an expression")
+        return self.expression(exp.SetItem(this=exp.EQ(this=variable, expression=value)))
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         """sqlglot takes EXISTS, ANY and ALL for functions where a query begins with ``(``, or with TABLE."""
