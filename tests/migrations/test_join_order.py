@@ -36,7 +36,7 @@ def planned(sql: str, statistics: Statistics | None, known: Catalog = CATALOG) -
 def shape(sql: str) -> list[str]:
     graph, view = planned(sql, STATISTICS)
     known = estimates_of([graph.node(index) for index in graph.ancestors(view.root)], STATISTICS)
-    return explain_query(graph.node, view.root, known, {}).splitlines()
+    return explain_query(graph.node, view.root, known, {}, {}).splitlines()
 
 
 def test_joins_begin_where_few_rows_are_and_go_on_by_an_index() -> None:
@@ -63,7 +63,9 @@ def test_a_view_follows_the_text() -> None:
     """Whatever the tables hold: a recipe gives the same graph."""
     sql = "SELECT v.vote FROM votes v JOIN stories s ON story_id = s.id JOIN users u ON s.author = u.id WHERE u.id = 7"
     graph, view = planned(sql, None)
-    order = [line.strip("│├└─ ").split("  ")[0] for line in explain_query(graph.node, view.root, {}, {}).splitlines()]
+    order = [
+        line.strip("│├└─ ").split("  ")[0] for line in explain_query(graph.node, view.root, {}, {}, {}).splitlines()
+    ]
     assert [line for line in order if line in STATISTICS] == ["votes", "stories", "users"]
 
 
