@@ -27,7 +27,7 @@ TEXTS = [
     "DELETE FROM t WHERE id = @i + 1; SELECT * FROM t WHERE id >= @i",
     "SET @none = (SELECT s FROM t WHERE id = 99); SELECT @none",
     "SET @x = (SELECT COUNT(*) > 1 FROM t); SELECT @x, @x + 0.5",
-    "SET @x = (SELECT MAX(id) FROM t), @y := 4 + 1, @z = ((SELECT 2)) + 1; SELECT @x, @y, @z",
+    "SET @x = (SELECT MAX(id) FROM t), @y := 4 + 1, @z = ((SELECT MIN(id) FROM t)) + 1; SELECT @x, @y, @z",
 ]
 MISSING = servers.missing("mariadb")
 
