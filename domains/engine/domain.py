@@ -60,7 +60,7 @@ from domains.plan.packets import (
     sender_of,
 )
 from domains.plan.sharding import base_shard
-from domains.store.storage import CommitLost, Store, is_repeated, unknown_outcome
+from domains.store.storage import Store, is_repeated, refusal
 
 # What one step of a domain gathers until it closes, and what a domain counts.
 
@@ -229,10 +229,9 @@ class Domain:
                     self.clocks.version += 1
                 elif once is not None:  # A number of a stream, and no rows: nothing for the log.
                     self.store.commit(())
-        except HeadraceError as error:
+        except Exception as raised:
             self.store.rollback()
-            if isinstance(error, CommitLost):
-                error = unknown_outcome(error)
+            error = refusal(raised)
             failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)
             step.replies.append(Reply(packet.request, failed))
             return
@@ -361,9 +360,9 @@ class Domain:
     def answer(self, packet: Read | Upquery, step: Step) -> None:
         try:
             pull = self._read(packet, step) if isinstance(packet, Read) else self._upquery(packet, step)
-        except HeadraceError as error:
+        except Exception as raised:
             # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself.
-            self._fail(packet, error, step)
+            self._fail(packet, refusal(raised), step)
             return
         if pull is None:
             return
@@ -389,11 +388,10 @@ class Domain:
         if packet.reader in self.held or (vertex is not None and vertex.building):
             self.awaiting.append(packet)
             return None
-        if vertex is None:
+        reader = None if vertex is None else vertex.operator
+        if vertex is None or not isinstance(reader, ReaderOperator):
             step.replies.append(Reply(packet.request, Filled()))  # dropped meanwhile: the caller looks it up anew
             return None
-        reader = vertex.operator
-        assert isinstance(reader, ReaderOperator)
         filled, holes = reader.filled, reader.holes(packet.keys)
         pull = Pull(self.counters)
         found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []

@@ -14,6 +14,7 @@ not wait for the disk: what makes a step durable, and holds its effects back unt
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -42,6 +43,23 @@ class CommitLost(StorageFailure):
 def unknown_outcome(why: HeadraceError) -> OutcomeUnknown:
     """What whoever has written hears where this came between the write and its answer."""
     return OutcomeUnknown(why.message, hint="the write may be there or not: look before it is sent again")
+
+
+MALFORMED = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, struct.error)
+"""What comes of a request that names what is not there, or has values of other types: no process of ours makes one."""
+
+
+def refusal(raised: Exception) -> HeadraceError:
+    """What whoever asked hears of what was raised before anything had changed. A bug of ours, which fails an assertion,
+    is raised again: what it has left behind nobody knows."""
+    if isinstance(raised, CommitLost):
+        return unknown_outcome(raised)
+    if isinstance(raised, HeadraceError):
+        return raised
+    if isinstance(raised, MALFORMED):
+        what = f"{type(raised).__name__}: {raised}"
+        return BadRequest(f"the request does not fit what it is for: {what[:200]}", hint="nothing was done")
+    raise raised
 
 
 class StoredRows(Protocol):

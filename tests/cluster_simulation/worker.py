@@ -16,9 +16,11 @@ from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.rebuilds import SimulatedRebuilds
 from worker.protocol.messages import OpenDomain, Pong, Role
 from worker.service.server import LeaderMessage, WorkerServer
+from worker.service.waits import decided_epochs
 from worker.wire.connection import greeting
 from worker.wire.peers import Peers
 from worker.wire.server import serve
+from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
 
@@ -40,6 +42,7 @@ class SimulatedServer(WorkerServer):
             worker.incarnation,
             Path("data"),
             worker.archiver,  # type: ignore[arg-type]
+            decided=worker.decided_epoch,
         )
         self._worker = worker
         self._rebuilds = SimulatedRebuilds(worker)
@@ -79,6 +82,10 @@ class SimulatedWorker:
         self.peers: Peers
         self.archiver: SimulatedArchiver | None = None
         self.is_up = False
+        self.authority: asyncio.Future[ClusterAuthority] = cluster.loop.create_future()
+
+    async def decided_epoch(self) -> int:
+        return await decided_epochs(await self.authority)()
 
     async def run(self) -> None:
         cluster, random = self.cluster, self.cluster.random
@@ -103,6 +110,7 @@ class SimulatedWorker:
         handle = SimulatedServer(self).handle
         server = await serve(self.host, 0, cluster.name, handle, name=self.name, incarnation=self.incarnation)
         authority = await cluster.joined(self.process)
+        self.authority.set_result(authority)
         descriptor = WorkerDescriptor(self.name, self.host, server.port, self.incarnation, self.incarnation, self.data)
         self.is_up = True
         await self._until(lambda: authority.register_worker(descriptor))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from controller.cluster.state import ClusterState
 from domains.language.types import Row
 from domains.plan.commands import CreateTable
 from domains.plan.graph import Base, DomainIndex, NodeIndex
@@ -37,6 +38,7 @@ from worker.protocol.messages import (
 from worker.reader_map import BoundLookup
 from worker.service.process import Worker, running
 from worker.wire.connection import Connection, connect, greeting
+from zookeeper.authority import ClusterAuthority
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import WorkerDescriptor
 
@@ -64,6 +66,17 @@ class Told:
     archive_segment_rows: int = 1_000_000
 
 
+EPOCHS = 1_000_000
+"""The epoch of the state in ZooKeeper: who leads by hand decides nothing there, and counts up to this."""
+
+
+async def let_lead(authority: ClusterAuthority) -> None:
+    """Have the state of a deployment say that any epoch up to ``EPOCHS`` was decided."""
+    state, version = await authority.read()
+    if state is None:
+        await authority.write(ClusterState(authority.deployment, 1, 1, EPOCHS).encode(), version)
+
+
 @dataclass
 class Led:
     """Some workers and their graph. ``homes`` says where each domain is to be."""
@@ -83,6 +96,7 @@ class Led:
         authority = zookeeper.authority("main")
         await authority.start(create=True)
         opened.push_async_callback(authority.close)
+        await let_lead(authority)
         self.own[name] = await opened.enter_async_context(running(Told(name, self.data), authority))
         await self.join(self.own[name].descriptor, opened)
 

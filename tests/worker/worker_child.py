@@ -14,7 +14,7 @@ from pathlib import Path
 
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
-from tests.kit.leading_workers import Told
+from tests.kit.leading_workers import Told, let_lead
 from worker.service.process import Worker, work
 from zookeeper.memory import MemoryZooKeeper
 
@@ -22,6 +22,7 @@ from zookeeper.memory import MemoryZooKeeper
 async def main(name: str, data: Path, bug: bool) -> None:
     authority = MemoryZooKeeper().authority("main")
     await authority.start(create=True)
+    await let_lead(authority)
 
     def ready(worker: Worker) -> None:
         print(json.dumps(asdict(worker.descriptor)), flush=True)

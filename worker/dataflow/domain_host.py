@@ -273,6 +273,8 @@ class DomainHost:
         host = self._linked(index)
         if schema is not None and host.versions.get(operation.table) != schema:
             self._check_schema(host, written_tables(operation), schema)
+        if self.led:
+            host.check_rows(operation)
         self._moved.add(index)
         if host.sync is not None:
             batch.syncs[host.sync] = None

@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from domains.engine.domain import Domain
-from domains.errors import HeadraceError, NotFound
+from domains.errors import BadRequest, HeadraceError, NotFound, TypeViolation
+from domains.language.coercion import row_coercer
+from domains.language.types import NULL, Row, TableSchema
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Upquery, receiver_of, sender_of
+from domains.plan.packets import Clock, Failed, Filled, Insert, Operation, Upquery, receiver_of, sender_of
 from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.protocol.messages import together, version_of
@@ -71,6 +73,8 @@ class HostedDomain:
     versions: dict[str, int] = field(default_factory=dict)
     """The versions of its tables' schemas, as far as writes have asked for them since a command last changed the
     domain."""
+    _coercers: dict[str, tuple[TableSchema, Callable[[Sequence[object]], Row]]] = field(default_factory=dict)
+    """Of its tables, as far as rows came from outside."""
     beaten: int = -1
     """The version of its clocks when they were last told to its links."""
     bytes: int = 0
@@ -100,6 +104,28 @@ class HostedDomain:
         except NotFound:
             return None
         return together([self.versions[each] for each in tables])
+
+    def check_rows(self, operation: Operation) -> None:
+        """Rows that come over the wire are what coercion makes of values of their columns: a date is a day, a document
+        is one. :raises BadRequest: some are not, and would break an operator in the middle of a step."""
+        if not isinstance(operation, Insert):
+            return
+        schema = self.domain.store.table(operation.table).schema
+        known = self._coercers.get(schema.name)
+        if known is None or known[0] is not schema:
+            types = [NULL if column.dropped else column.type for column in schema.columns]
+            known = schema, row_coercer(types, [column.name for column in schema.columns])
+            self._coercers[schema.name] = known
+        coerced = known[1]
+        try:
+            for row in operation.rows:
+                fit = coerced(row)
+                if fit != row:
+                    at = next(at for at, (had, given) in enumerate(zip(fit, row, strict=True)) if had != given)
+                    name = schema.columns[at].name
+                    raise BadRequest(f'table "{schema.name}": {row[at]!r:.80} is no value of column "{name}"')
+        except TypeViolation as error:
+            raise BadRequest(f'table "{schema.name}": {error.message}', hint=error.hint) from error
 
     def weigh(self) -> int:
         """Its accounted bytes. What is broken has none that eviction could count on."""

@@ -32,6 +32,7 @@ from worker.service.archiving import start_archiver
 from worker.service.cycles import CycleCollector
 from worker.service.server import WorkerServer
 from worker.service.system import COUNT_SECONDS, bytes_beyond, expect_long_lives, make_private, stop_signals, unless
+from worker.service.waits import decided_epochs
 from worker.wire.connection import greeting
 from worker.wire.peers import Peers
 from worker.wire.server import WireServer, serve
@@ -260,6 +261,7 @@ async def _open(
         *(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve),
         settings.max_evaluation_size,
         settings.max_automatic_size,
+        decided_epochs(authority),
     ).handle
     server = await serve(
         settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation

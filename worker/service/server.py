@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.plan.graph import DomainIndex, is_automatic
 from domains.store.memory_store import MemoryStore
-from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store
+from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
 from worker.adhoc.cut import samples_of
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
@@ -79,37 +79,13 @@ from worker.service.holds import Holds
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
 from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
+from worker.service.waits import LeaderEpochs, LinkWaits
 from worker.wire.connection import Connection
 from worker.wire.peers import Peers
 from worker.wire.server import Accepted, WireServer
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
-
-
-class LinkWaits:
-    """Api processes that know that a domain comes to this worker, and wait until it is linked. On the event loop.
-
-    Nobody misses a link: each wait looks first, and ``look_again`` comes after each change.
-    """
-
-    def __init__(self, is_linked: Callable[[DomainIndex], bool]) -> None:
-        self._is_linked = is_linked
-        self._changed = asyncio.Event()
-
-    def look_again(self) -> None:
-        """Domains have been linked."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def until(self, domain: DomainIndex, within: float) -> Done:
-        try:
-            async with asyncio.timeout(within):
-                while not self._is_linked(domain):
-                    await self._changed.wait()
-        except TimeoutError:
-            raise NotHere(f"domain {domain} was not linked here within {within:g} s", unlinked=True) from None
-        return Done()
 
 
 Found = TypeVar("Found")
@@ -132,7 +108,9 @@ class WorkerServer:
         disk_reserve: int = DISK_RESERVE,
         held_bytes: int = HELD_BYTES,
         automatic_bytes: int = AUTOMATIC_BYTES,
+        decided: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
+        """``decided`` reads the epoch of the state in ZooKeeper: see ``waits.py``."""
         self._dataflow = dataflow
         self._archiver = archiver
         self._peers = peers
@@ -155,6 +133,7 @@ class WorkerServer:
         self._holds = Holds(dataflow)
         self._cuts = HeldCuts(dataflow, held_bytes)
         self._links = LinkWaits(self._is_linked)
+        self._epochs = LeaderEpochs(lambda: dataflow.hosted.epoch, self.obey, decided)
         self._rebuilds = ShardRebuilds(name, data, None if archiver is None else archiver.options.url)
 
     def handle(self, connection: Connection, message: Any) -> Any:
@@ -205,7 +184,7 @@ class WorkerServer:
             raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
         if connection.hello.role is not Role.CONTROLLER:
             raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
-        return self.obey(message)
+        return self._epochs.take(message)
 
     def _write(self, request: WriteRequest) -> Awaitable[Any]:
         """A worker that stops answers NotHere: its domains go to other workers, which take the write."""
@@ -374,6 +353,8 @@ class WorkerServer:
     ) -> asyncio.Future[Any]:
         """Act between two steps, unless a later leader than that of ``epoch`` has been heard of by then. ``at_once``:
         the answer says nothing of what is visible or on disk, and so waits for no sync."""
+        if epoch is None:  # It only looks, and anybody may ask: what it names may not be there.
+            act = _unharmed(act)
         return asyncio.wrap_future(self._dataflow.control(act, epoch=epoch, at_once=at_once))
 
     # --- reads --------------------------------------------------------------------------------------------------
@@ -406,7 +387,10 @@ class WorkerServer:
         def look() -> list[Found | None]:
             return [find(lookup, self._client, layout) for lookup in request.lookups]
 
-        found = look()
+        try:
+            found = look()
+        except Exception as raised:
+            raise refusal(raised) from raised
         if None in found:
             keys = tuple(dict.fromkeys(key for lookup in request.lookups for key in lookup.keys))
             found = await asyncio.wrap_future(self._dataflow.read(request.domain, request.reader, keys, look))
@@ -461,10 +445,23 @@ class WorkerServer:
             "outbound_waiting": self._peers.waiting_bytes,
             "peers": self._peers.status(),
             "wire": server.traffic(),
+            "refused": server.refusals.total,
         }
         if self._archiver is not None:
             own["archive"] = self._archiver.status()
         return StatusDocument({**own, **document})
+
+
+def _unharmed(act: Callable[[DomainHost, Batch], Any]) -> Callable[[DomainHost, Batch], Any]:
+    """The same, and what it raises is the asker's trouble, not that of the dataflow."""
+
+    def looked(hosted: DomainHost, batch: Batch) -> Any:
+        try:
+            return act(hosted, batch)
+        except Exception as raised:
+            raise refusal(raised) from raised
+
+    return looked
 
 
 def _row_counts(hosted: DomainHost, domain: DomainIndex) -> RowCounts:

@@ -13,7 +13,8 @@ each once and in order, over one connection after another::
 These hold, and are tested with connections that are cut at random:
 
 * Received bytes can do no more than make an object of a class of the list (``vocabulary.py``): there is no pickle, and
-  each field's type is checked. Any other bytes end the connection with an error that says why.
+  each field's type is checked. Any other bytes end the connection with an error that says why. A frame's objects take
+  some 35 times its bytes, and not more. What is refused is counted, and logged once a minute for each source.
 * A sender never waits for the network. Bytes that wait are counted, and the dataflow takes less work when they are
   many.
 * A caller learns how its request ended: by an answer, an error of the other side, or ``ConnectionLost``, which says

@@ -24,6 +24,10 @@ Unpack = Callable[[Any], Any]
 LEAVES: frozenset[type] = frozenset((NoneType, bool, int, float, str, bytes, Decimal, timedelta))
 
 
+_NAMES = frozenset((str, int))
+"""The types of names in JSON documents. (Some are numbers of domains.)"""
+
+
 class Misfit(Exception):
     """A received value does not fit the type of its field."""
 
@@ -92,6 +96,8 @@ def json_of(value: Any) -> Any:
     if type(value) is tuple:
         return [json_of(each) for each in value]
     if type(value) is dict:
+        if not _NAMES.issuperset(map(type, value)):
+            raise Misfit
         return {name: json_of(each) for name, each in value.items()}
     if type(value) not in LEAVES:
         raise Misfit

@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: HeadraceError, number: int = 0) -> None:
         """End the connection because of what came over it, and tell the other side why."""
         if self._close(error):
-            _log.warning("the connection of %s ends: %s", self, error)
+            self._tell_of(error)
             self._write(framed(-number, error))
             self._flush()
             assert self._transport is not None
@@ -191,6 +191,9 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+    def _tell_of(self, error: HeadraceError) -> None:
+        _log.warning("the connection of %s ends: %s", self, error)
 
     # --- asyncio's side ---------------------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from domains.errors import Unavailable
+from domains.errors import BadRequest, HeadraceError, Unavailable
 from worker.protocol.messages import ConnectionLost, Hello, ProtocolError, Welcome, WrongDeployment
 from worker.wire.connection import Connection, ConnectionStage, Handler
 from worker.wire.frames import FRAME_MAX, GREETING_MAX
@@ -18,6 +21,43 @@ GREETING_SECONDS = 3.0
 """Seconds for a client to send its greeting."""
 CLIENT_SILENCE = 30.0
 """Seconds until a client that sends nothing, not even beats, is taken for gone. Until then it only holds a socket."""
+
+
+SOURCES_MAX = 1000
+"""Sources of refusals that are remembered; then all begin anew."""
+QUIET_SECONDS = 60.0
+"""Seconds in which a source is named once for each kind of error, however often it comes."""
+
+_log = logging.getLogger("headrace.wire")
+
+
+class Refusals:
+    """Counts what was refused at a port: connections of strangers, and messages that no process of ours makes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.counts: Counter[str] = Counter()
+        """By the code of the error."""
+        self._clock = clock
+        self._said: dict[tuple[str, str], float] = {}
+        self._unsaid: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    def note(self, host: str, who: str, error: HeadraceError) -> None:
+        """``host`` tells sources apart: whoever connects anew has another port each time."""
+        self.counts[error.code] += 1
+        source, now = (host, error.code), self._clock()
+        if now - self._said.get(source, float("-inf")) < QUIET_SECONDS:
+            self._unsaid[source] += 1
+            return
+        if len(self._said) >= SOURCES_MAX:
+            self._said.clear()
+            self._unsaid.clear()
+        self._said[source] = now
+        before = self._unsaid.pop(source, 0)
+        _log.warning("refused %s: %s%s", who, error, f"; and {before} times before that" if before else "")
 
 
 class Accepted(Connection):
@@ -38,6 +78,15 @@ class Accepted(Connection):
     def _check_greeted(self) -> None:
         if self.stage is ConnectionStage.OPENING:
             self._refuse(ProtocolError("no greeting came", hint="only processes of headrace connect here"))
+
+    def _tell_of(self, error: HeadraceError) -> None:
+        where = self._transport.get_extra_info("peername") if self._transport is not None else None
+        self.server.refusals.note(str(where[0]) if where else "", str(self), error)
+
+    def _reply(self, number: int, answer: Any, message: Any) -> None:
+        if isinstance(answer, ProtocolError | BadRequest):
+            self._tell_of(answer)
+        super()._reply(number, answer, message)
 
     def pause_writing(self) -> None:
         """Read no more requests of a client that does not read its answers.
@@ -107,6 +156,7 @@ class WireServer:
     client_silence: float = CLIENT_SILENCE
     connections: set[Accepted] = field(default_factory=set)
     port: int = 0
+    refusals: Refusals = field(default_factory=Refusals)
     _ended: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """The traffic of connections that have ended, by role."""
     _listener: asyncio.Server | None = None

@@ -218,4 +218,4 @@ MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 ARCHIVE = ("archive",)
 """In the reports of workers that have one."""
-WORKER = ("health", "full", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting")
+WORKER = ("health", "full", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting", "refused")

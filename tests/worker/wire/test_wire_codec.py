@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import tracemalloc
+from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from random import Random
 from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_objects import error, expression, instance, plain, update
 
@@ -124,6 +126,75 @@ def test_a_document_that_nests_too_deep_is_refused_in_words() -> None:
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(data)
+
+
+SENT = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=9)
+    | st.binary(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=4) | st.integers(0, 99), inner, max_size=4)
+    ),
+    max_leaves=30,
+)
+NAMES = sorted({each.__name__ for each in CLASSES} | {"Expression", "HeadraceError"})
+
+
+@given(st.sampled_from(NAMES), st.lists(SENT, max_size=8))
+@settings(max_examples=1500, deadline=None)
+def test_what_is_made_of_any_fields_is_a_message_or_a_protocol_error(name: str, sent: list[Any]) -> None:
+    data = msgpack.packb((name, *sent))
+    with suppress(ProtocolError):
+        assert type(decode(data)).__name__ in NAMES or name in ("Expression", "HeadraceError")
+
+
+@given(st.data())
+@settings(max_examples=1500, deadline=None)
+def test_what_a_change_makes_of_a_message_is_a_message_or_a_protocol_error(data: st.DataObject) -> None:
+    random = Random(data.draw(st.integers(0, 2**32)))
+    kind = random.choice(CLASSES)
+    sent = bytearray(encode(expression(random) if kind in vocabulary.EXPRESSIONS else instance(random, kind)))
+    at = data.draw(st.integers(0, len(sent)))
+    sent[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
+    with suppress(ProtocolError):
+        encode(decode(bytes(sent)))
+
+
+MEGABYTE = 1 << 20
+LARGE = {
+    "empty maps": b"\xdd" + MEGABYTE.to_bytes(4, "big") + b"\x80" * MEGABYTE,
+    "maps of one": b"\xdd" + MEGABYTE.to_bytes(4, "big") + b"\x81\xc0\xc0" * MEGABYTE,
+    "lists that do not come": (b"\xdd" + MEGABYTE.to_bytes(4, "big")) * 500 + b"\xc0" * MEGABYTE,
+    "maps that do not come": (b"\xdf" + MEGABYTE.to_bytes(4, "big")) * 500 + b"\xc0" * MEGABYTE,
+    "lists in lists": b"\x91" * MEGABYTE,
+    "a number of a megabyte": b"\xc9" + MEGABYTE.to_bytes(4, "big") + b"\x02" + b"\x7f" * MEGABYTE,
+    "digits of a megabyte": b"\xc9" + MEGABYTE.to_bytes(4, "big") + b"\x01" + b"9" * MEGABYTE,
+}
+
+
+@pytest.mark.parametrize("data", LARGE.values(), ids=LARGE)
+def test_a_large_message_takes_no_more_memory_than_it_may(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decode(data)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", ["1E+999999999", "1E-999999999", "NaN", "Infinity", "sNaN"])
+def test_a_decimal_that_no_column_has_is_refused(text: str) -> None:
+    with pytest.raises(ProtocolError):
+        decode(msgpack.packb(("Constant", msgpack.ExtType(1, text.encode()))))
+
+
+def test_a_large_document_arrives() -> None:
+    document = {"rows": [{"number": number, "name": f"t{number}"} for number in range(20_000)]}
+    assert decode(encode(StatusDocument(document))).document == document
 
 
 def test_spoilt_messages_are_protocol_errors_or_messages() -> None:

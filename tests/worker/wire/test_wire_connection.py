@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from wire_objects import instance, update
 
-from domains.errors import ConstraintViolation, HeadraceError, LimitExceeded, Unavailable
+from domains.errors import BadRequest, ConstraintViolation, HeadraceError, LimitExceeded, Unavailable
 from domains.plan.commands import AddNodes, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Written
@@ -38,7 +38,7 @@ from worker.protocol.messages import (
 from worker.wire import codec, frames
 from worker.wire.connection import TRANSITIONS, Connection, ConnectionStage, connect, greeting
 from worker.wire.frames import BEAT, framed, opened
-from worker.wire.server import WireServer, serve
+from worker.wire.server import SOURCES_MAX, Refusals, WireServer, serve
 
 HELLO = greeting("news", Role.API, "api-1", 11)
 
@@ -67,6 +67,11 @@ class Worker:
             case TouchRequest():
                 return None
         return Pages((b"x" * 2000,))
+
+    def refuse(self, connection: Connection, message: Any) -> Any:
+        if message == Ping(9):
+            raise BadRequest("no leader has epoch 9")
+        return self(connection, message)
 
     async def write(self) -> Written:
         await asyncio.sleep(0)
@@ -348,8 +353,8 @@ STRANGERS = [
     (framed(1, HELLO) + framed(-7, Done()), "not asked"),
     (framed(1, HELLO) + b"\x00\x00\x00\x03\x93\x00\x00", "not msgpack"),
     (b"\x00\x00\x00", "no greeting came"),
-    (codec_frame((1, ("Hello", HUGE))), "not a greeting"),
-    (codec_frame((-HUGE, codec.pack_object(HELLO))), "not a message of headrace"),
+    (codec_frame((1, ("Hello", HUGE))), "not msgpack"),
+    (codec_frame((-HUGE, codec.pack_object(HELLO))), "not msgpack"),
 ]
 
 
@@ -361,6 +366,47 @@ async def test_strangers_are_told_and_let_go(server: WireServer, data: bytes, sa
     assert answer is not None
     assert said in str(answer)
     await alive(server)
+
+
+async def test_what_is_refused_is_counted_and_said_once_a_minute(
+    server: WireServer, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    for data, _ in STRANGERS[:4] * 5:
+        await answer_to(server, data)
+    assert server.refusals.counts == {"protocol_error": 20}
+    assert [record.message for record in caplog.records if "refused 127.0.0.1:" in record.message] == [
+        record.message for record in caplog.records
+    ]
+    assert len(caplog.records) == 1
+    link = await connect("127.0.0.1", server.port, HELLO)
+    server.handler = worker.refuse
+    (accepted,) = (each for each in server.connections if each.is_open())
+    accepted.handler = worker.refuse
+    for _ in range(3):
+        with pytest.raises(BadRequest):
+            await link.ask(Ping(9))
+    assert await link.ask(Ping(4)) == Pong("w1", 4), "the connection goes on"
+    assert server.refusals.total == 23
+    assert len(caplog.records) == 2
+    assert "api-1 at 127.0.0.1" in caplog.records[1].message
+    link.close()
+
+
+def test_what_was_not_said_is_said_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter((0.0, 1.0, 59.0, 61.0))
+    refusals = Refusals(lambda: next(times, 61.0))
+    for _ in range(4):
+        refusals.note("10.0.0.1", "10.0.0.1:7", ProtocolError("no greeting came"))
+    refusals.note("10.0.0.2", "10.0.0.2:7", ProtocolError("no greeting came"))
+    assert [record.message for record in caplog.records] == [
+        "refused 10.0.0.1:7: no greeting came",
+        "refused 10.0.0.1:7: no greeting came; and 2 times before that",
+        "refused 10.0.0.2:7: no greeting came",
+    ]
+    for number in range(SOURCES_MAX + 5):
+        refusals.note(f"10.1.{number}", "x", ProtocolError("no greeting came"))
+    assert len(refusals._said) <= SOURCES_MAX
+    assert refusals.total == SOURCES_MAX + 10
 
 
 async def test_who_connects_to_the_wrong_process_is_told(server: WireServer) -> None:
