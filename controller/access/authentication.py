@@ -27,8 +27,8 @@ from domains.errors import TooManyRequests, Unauthenticated
 REMEMBERED = 10_000
 """Credentials; with more, all are forgotten and verified anew."""
 FAILURES = 10
-"""Wrong credentials in a row from one address, after which it waits. An application whose key was revoked stays below
-what would hurt; who guesses passwords gets 14,000 a day."""
+"""Wrong credentials from one address, each within a minute of the one before, after which it waits. A valid one
+between them changes nothing: whoever has one account would guess the others'. Who guesses gets 14,000 a day."""
 PAUSE_SECONDS = 60.0
 ADDRESSES = 10_000
 """Addresses whose failures are counted; the oldest are forgotten."""
@@ -67,24 +67,26 @@ class Authentication:
         found = self.sessions.get(headers[0])
         if found is not None and found.expires > time():
             return found
-        self._check(address)
         try:
-            found = await self._verified(self._keeper, headers[0])
+            found = await self._verified(self._keeper, headers[0], address)
         except Unauthenticated:
+            self._check(address)
             self._count(address)
             raise
-        self._failures.pop(address, None)
         if len(self.sessions) >= REMEMBERED:
             self.sessions.clear()
         self.sessions[headers[0]] = found
         return found
 
-    async def _verified(self, keeper: Keeper, header: bytes) -> Caller:
+    async def _verified(self, keeper: Keeper, header: bytes, address: str) -> Caller:
+        """Where an address has to wait, a key is still looked up: none can be guessed, and who has one is not shut out
+        by others of the address. Passwords wait."""
         scheme, _, given = header.decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
                 return self._of_key(keeper, given.strip())
             case "basic":
+                self._check(address)
                 return await self._of_password(keeper, given.strip())
             case _:
                 raise Unauthenticated("this way to say who asks is not known", hint=ASK)

@@ -9,7 +9,7 @@ that MySQL gives them (sqlglot rewrites them for other dialects, which would hid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
@@ -178,7 +178,7 @@ class Parser(MySQLParser):
     def _parse_set_item_assignment(self, kind: str | None = None) -> exp.Expr | None:
         """sqlglot takes the comma behind ``SET @a = (SELECT …)`` for a join's."""
         if self._curr.token_type != TokenType.PARAMETER:
-            return cast("exp.Expr | None", super()._parse_set_item_assignment(kind))
+            return super()._parse_set_item_assignment(kind)
         variable = self._parse_column()
         if not self._match_texts(self.SET_ASSIGNMENT_DELIMITERS):
             self.raise_error("Expected =")

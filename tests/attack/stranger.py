@@ -1,0 +1,158 @@
+"""Bytes of somebody who has no credential, at one port, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import msgpack
+
+WAIT_SECONDS = 3.0
+"""For the first byte of an answer. What stays silent that long has said nothing."""
+HEARD_MAX = 1 << 20
+HTTP = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CLIENT_HELLO = bytes.fromhex("1603010046010000420303") + bytes(32) + bytes.fromhex("0000041301c02f0100001500")
+FOUR_LETTERS = (b"stat", b"dump", b"envi", b"conf", b"cons", b"wchp", b"mntr", b"ruok")
+
+
+def frame(content: bytes) -> bytes:
+    """As workers and controllers send them."""
+    return struct.pack(">I", len(content)) + content
+
+
+def hello(role: str) -> bytes:
+    """A greeting that is well-formed, of somebody who knows neither the secret nor the version."""
+    return frame(msgpack.packb((1, ("Hello", "0" * 64, "headrace", role, "stranger", 1)), use_bin_type=True))
+
+
+def message(name: str, *fields: object) -> bytes:
+    return frame(msgpack.packb((1, (name, *fields)), use_bin_type=True))
+
+
+def said(draw: random.Random) -> AsyncIterator[bytes]:
+    """One conversation: what is sent, piece by piece."""
+    kind = draw.choice(KINDS)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for each in kind(draw):
+            yield each
+
+    return pieces()
+
+
+def _noise(draw: random.Random) -> list[bytes]:
+    return [draw.randbytes(draw.choice((1, 4, 100, 5_000)))]
+
+
+def _lengths(draw: random.Random) -> list[bytes]:
+    return [struct.pack(">I", draw.choice((0, 1, 4_096, 64 << 20, 1 << 31, 2**32 - 1))) + draw.randbytes(16)]
+
+
+def _greeting(draw: random.Random) -> list[bytes]:
+    role = draw.choice(("controller", "worker", "api", "admin"))
+    return [hello(role), message("Ping", 2**60), message("StatusRequest")]
+
+
+def _unannounced(draw: random.Random) -> list[bytes]:
+    return [message(draw.choice(("Ping", "StatusRequest", "WriteRequest", "Shutdown")), 2**60)]
+
+
+def _maps(draw: random.Random) -> list[bytes]:
+    """A byte each, and an object each where they are decoded."""
+    count = draw.choice((100, 3_000, 1_000_000))
+    return [frame(b"\xdd" + struct.pack(">I", count) + b"\x80" * count)]
+
+
+def _nested(draw: random.Random) -> list[bytes]:
+    return [frame(b"\x91" * draw.choice((100, 4_000, 100_000)))]
+
+
+def _http(draw: random.Random) -> list[bytes]:
+    head = HTTP + (b"Authorization: Bearer hrk_" + draw.randbytes(20).hex().encode() + b"\r\n")
+    return [
+        draw.choice((HTTP, head + b"\r\n", HTTP[:-2], b"POST /v1/sql HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n"))
+    ]
+
+
+def _zookeeper(draw: random.Random) -> list[bytes]:
+    connect = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16) + b"\0"
+    return [frame(connect), frame(draw.randbytes(40))]
+
+
+def _four_letters(draw: random.Random) -> list[bytes]:
+    return [draw.choice(FOUR_LETTERS)]
+
+
+def _drips(draw: random.Random) -> list[bytes]:
+    return [bytes([each]) for each in hello("worker")[: draw.randrange(1, 40)]]
+
+
+def _tls(draw: random.Random) -> list[bytes]:
+    return [CLIENT_HELLO[: draw.randrange(1, len(CLIENT_HELLO) + 1)]]
+
+
+def _nothing(draw: random.Random) -> list[bytes]:
+    return []
+
+
+KINDS = (
+    *(_noise, _lengths, _greeting, _unannounced, _maps, _nested),
+    *(_http, _zookeeper, _four_letters, _drips, _tls, _nothing),
+)
+
+
+@dataclass
+class Heard:
+    """What came back at one port."""
+
+    conversations: int = 0
+    bytes: int = 0
+    faults: set[str] = field(default_factory=set)
+
+
+async def converse(port: int, draw: random.Random, told: tuple[bytes, ...], heard: Heard) -> None:
+    """One connection. A fault: an answer that holds one of ``told``, what a stranger must not be told."""
+    pieces = said(draw)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return  # It refuses: there are as many connections as it takes.
+    answer = b""
+    try:
+        with contextlib.suppress(OSError):
+            async for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while len(answer) < HEARD_MAX and (more := await reader.read(1 << 16)):
+                    answer += more
+    finally:
+        writer.close()
+    heard.conversations += 1
+    heard.bytes += len(answer)
+    heard.faults |= {f"a stranger is told {each.decode()!r}" for each in told if each in answer}
+
+
+async def attack(ports: list[int], seconds: float, seed: int, told: tuple[bytes, ...]) -> dict[int, Heard]:
+    """Conversations at all ports at once, some at a time at each."""
+    heard = {port: Heard() for port in ports}
+    until = asyncio.get_running_loop().time() + seconds
+
+    async def client(port: int, number: int) -> None:
+        draw = random.Random(f"{seed} {ports.index(port)} {number}")
+        while asyncio.get_running_loop().time() < until:
+            await converse(port, draw, told, heard[port])
+
+    async with asyncio.TaskGroup() as group:
+        for port in ports:
+            for number in range(SIDE_BY_SIDE):
+                group.create_task(client(port, number))
+    return heard
+
+
+SIDE_BY_SIDE = 6

@@ -1,0 +1,138 @@
+"""Who may what: every endpoint and every kind of statement, with the rights that each needs."""
+
+from __future__ import annotations
+
+from migrations.access.rights import Privilege
+
+P = Privilege
+SCHEMA = """
+CREATE TABLE stories (id INT PRIMARY KEY, author INT, title TEXT);
+CREATE TABLE secrets (id INT PRIMARY KEY, word TEXT);
+CREATE EXT VIEW ByAuthor AS SELECT id, title FROM stories WHERE author = ?;
+CREATE EXT VIEW Words AS SELECT word FROM secrets WHERE id = ?;
+INSERT INTO stories VALUES (1, 7, 'one');
+INSERT INTO secrets VALUES (1, 'abracadabra')
+"""
+ROWS = {"rows": [{"id": 9, "author": 7, "title": "nine"}]}
+ANYBODY, ACCOUNTS = "anybody", "accounts"
+
+ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
+    "GET /v1/views/{view}": ("/v1/views/ByAuthor?author=7", None, {P.SELECT}),
+    "POST /v1/views/{view}/lookup": ("/v1/views/ByAuthor/lookup", {"keys": [[7]]}, {P.SELECT}),
+    "POST /v1/lookups": ("/v1/lookups", {"lookups": [{"view": "ByAuthor", "keys": [[7]]}]}, {P.SELECT}),
+    "POST /v1/sql": ("/v1/sql", {"sql": "SELECT 1"}, ACCOUNTS),
+    "POST /v1/tables/{table}/rows": ("/v1/tables/stories/rows", ROWS, {P.INSERT}),
+    "PATCH /v1/tables/{table}/rows": ("/v1/tables/stories/rows", {"key": {"id": 1}, "set": {"title": "x"}}, {P.UPDATE}),
+    "DELETE /v1/tables/{table}/rows": ("/v1/tables/stories/rows", {"key": {"id": 5}}, {P.DELETE}),
+    "GET /v1/views": ("/v1/views", None, ACCOUNTS),
+    "GET /v1/views/{view}/held": ("/v1/views/ByAuthor/held", None, {P.SELECT}),
+    "POST /v1/views/{view}/evict": ("/v1/views/ByAuthor/evict", {"keys": [[7]]}, {P.EVICT}),
+    "GET /v1/views/{view}/explain": ("/v1/views/ByAuthor/explain", None, {P.SHOW_VIEW}),
+    "GET /v1/tables": ("/v1/tables", None, ACCOUNTS),
+    "GET /v1/tables/{table}/streams": ("/v1/tables/stories/streams", None, {P.INSERT}),
+    "GET /v1/tables/{table}/streams/{stream}": ("/v1/tables/stories/streams/s", None, {P.INSERT}),
+    "DELETE /v1/tables/{table}/streams/{stream}": ("/v1/tables/stories/streams/s", None, {P.INSERT}),
+    "POST /v1/migrations": ("/v1/migrations", {"sql": "DROP VIEW IF EXISTS nothing"}, {P.DROP}),
+    "GET /v1/migrations": ("/v1/migrations", None, {P.PROCESS}),
+    "GET /v1/migrations/{id}": ("/v1/migrations/none", None, ACCOUNTS),
+    "DELETE /v1/migrations/{id}": ("/v1/migrations/none", None, {P.PROCESS}),
+    "GET /v1/queries": ("/v1/queries", None, {P.PROCESS}),
+    "GET /v1/queries/running": ("/v1/queries/running", None, {P.PROCESS}),
+    "DELETE /v1/queries/running/{id}": ("/v1/queries/running/999", None, {P.PROCESS}),
+    "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),
+    "GET /v1/graph": ("/v1/graph", None, {P.METRICS}),
+    "GET /v1/status": ("/v1/status", None, {P.METRICS}),
+    "GET /metrics": ("/metrics", None, {P.METRICS}),
+    "POST /v1/archive": ("/v1/archive", None, {P.ARCHIVE}),
+    "GET /healthz": ("/healthz", None, ANYBODY),
+    "GET /readyz": ("/readyz", None, ANYBODY),
+}
+STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
+    ("SELECT 1", set()),
+    ("SELECT id FROM stories", {(P.QUERY, "*"), (P.SELECT, "stories")}),
+    (
+        "SELECT title FROM stories WHERE id IN (SELECT id FROM secrets)",
+        {(P.QUERY, "*"), (P.SELECT, "stories"), (P.SELECT, "secrets")},
+    ),
+    ("WITH stories AS (SELECT 1 AS id) SELECT id FROM stories", set()),
+    ("WITH w AS (SELECT word FROM secrets) SELECT word FROM w", {(P.QUERY, "*"), (P.SELECT, "secrets")}),
+    ("WITH secrets AS (SELECT word FROM secrets) SELECT * FROM secrets", {(P.QUERY, "*"), (P.SELECT, "secrets")}),
+    (
+        "SELECT id FROM stories UNION SELECT id FROM secrets",
+        {(P.QUERY, "*"), (P.SELECT, "stories"), (P.SELECT, "secrets")},
+    ),
+    ("SELECT title FROM ByAuthor WHERE author = 7", {(P.QUERY, "*"), (P.SELECT, "byauthor")}),
+    ("INSERT INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories")}),
+    ("REPLACE INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories"), (P.DELETE, "stories")}),
+    (
+        "INSERT INTO stories VALUES (20, 1, 'x') ON DUPLICATE KEY UPDATE title = VALUES(title)",
+        {(P.INSERT, "stories"), (P.UPDATE, "stories")},
+    ),
+    (
+        "INSERT INTO stories VALUES (20, 1, 'x') ON DUPLICATE KEY UPDATE author = author + 1",
+        {(P.INSERT, "stories"), (P.UPDATE, "stories"), (P.SELECT, "stories")},
+    ),
+    (
+        "INSERT INTO stories SELECT id + 30, 1, word FROM secrets",
+        {(P.INSERT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("INSERT INTO stories VALUES (21, 1, 'x') RETURNING id", {(P.INSERT, "stories"), (P.SELECT, "stories")}),
+    ("UPDATE stories SET title = 'z'", {(P.UPDATE, "stories")}),
+    ("UPDATE stories SET title = 'z' WHERE id = 1", {(P.UPDATE, "stories"), (P.SELECT, "stories")}),
+    (
+        "UPDATE stories s JOIN secrets t ON t.id = s.id SET s.title = t.word",
+        {(P.UPDATE, "stories"), (P.SELECT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("DELETE FROM stories", {(P.DELETE, "stories")}),
+    ("DELETE FROM stories WHERE title = 'q'", {(P.DELETE, "stories"), (P.SELECT, "stories")}),
+    (
+        "DELETE s FROM stories s JOIN secrets t ON t.id = s.id",
+        {(P.DELETE, "stories"), (P.SELECT, "stories"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    ("TRUNCATE TABLE stories", {(P.DELETE, "stories")}),
+    ("CREATE TABLE made (id INT PRIMARY KEY)", {(P.CREATE, "made")}),
+    ("CREATE TABLE likewise LIKE secrets", {(P.CREATE, "likewise"), (P.SELECT, "secrets")}),
+    (
+        "CREATE TABLE filled AS SELECT word FROM secrets",
+        {(P.CREATE, "filled"), (P.INSERT, "filled"), (P.SELECT, "secrets"), (P.QUERY, "*")},
+    ),
+    (
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES secrets (id))",
+        {(P.CREATE, "child"), (P.REFERENCES, "secrets")},
+    ),
+    ("CREATE VIEW v AS SELECT word FROM secrets", {(P.CREATE, "v"), (P.SELECT, "secrets")}),
+    ("CREATE OR REPLACE VIEW v AS SELECT id FROM stories", {(P.CREATE, "v"), (P.DROP, "v"), (P.SELECT, "stories")}),
+    ("CREATE INDEX i ON stories (author)", {(P.ALTER, "stories")}),
+    ("DROP INDEX i ON stories", {(P.ALTER, "stories")}),
+    ("ALTER TABLE stories ADD COLUMN more INT", {(P.ALTER, "stories")}),
+    (
+        "RENAME TABLE made TO other",
+        {(P.ALTER, "made"), (P.DROP, "made"), (P.CREATE, "other"), (P.INSERT, "other")},
+    ),
+    ("DROP VIEW v", {(P.DROP, "v")}),
+    ("DROP TABLE secrets CASCADE", {(P.DROP, "secrets"), (P.DROP, "words")}),
+    ("SHOW TABLES", set()),
+    ("SHOW CREATE VIEW ByAuthor", {(P.SHOW_VIEW, "byauthor")}),
+    ("SHOW PROCESSLIST", {(P.PROCESS, "*")}),
+    ("SHOW QUERIES", {(P.PROCESS, "*")}),
+    ("KILL 999", {(P.PROCESS, "*")}),
+    ("EXPLAIN ByAuthor", {(P.SHOW_VIEW, "byauthor")}),
+    ("EXPLAIN SELECT * FROM ByAuthor", {(P.QUERY, "*"), (P.SELECT, "byauthor"), (P.SHOW_VIEW, "byauthor")}),
+    ("SET NAMES utf8mb4", set()),
+    ("USE main", set()),
+    ("BEGIN", set()),
+    ("COMMIT", set()),
+    ("ROLLBACK", set()),
+    ("CREATE USER u IDENTIFIED BY 'a long one'", {(P.CREATE_USER, "*")}),
+    ("ALTER USER u ACCOUNT LOCK", {(P.CREATE_USER, "*")}),
+    ("CREATE ROLE r", {(P.CREATE_USER, "*")}),
+    ("SHOW GRANTS FOR u", {(P.CREATE_USER, "*")}),
+    ("CREATE API KEY 'k' FOR u", {(P.CREATE_USER, "*")}),
+    ("SHOW API KEYS", set()),
+    ("GRANT SELECT ON ByAuthor TO u", {(P.SELECT, "byauthor"), (P.GRANT_OPTION, "byauthor")}),
+    ("REVOKE SELECT ON ByAuthor FROM u", {(P.SELECT, "byauthor"), (P.GRANT_OPTION, "byauthor")}),
+    ("REVOKE ALL, GRANT OPTION FROM u", {(P.CREATE_USER, "*")}),
+    ("GRANT r TO u", set()),
+    ("DROP ROLE r", {(P.CREATE_USER, "*")}),
+    ("DROP USER u", {(P.CREATE_USER, "*")}),
+]
