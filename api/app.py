@@ -67,7 +67,7 @@ def create_app(
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
-    fastapi.state.metrics = Metrics(deployment, requests, admission)
+    fastapi.state.metrics = Metrics(deployment, requests, admission, {"authentication": authentication.status})
     for router in (*ROUTERS, pages):
         fastapi.include_router(router)
     silent = undeclared([*fastapi.routes, *(route for router in (*ROUTERS, pages) for route in router.routes)])

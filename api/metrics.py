@@ -6,7 +6,8 @@ What the endpoints count (``endpoints.py``) is turned into metric families when 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -30,8 +31,16 @@ INVALID = re.compile(r"[^a-zA-Z0-9_]")
 class Metrics(Collector):
     """A registry of its own, so that several deployments in one process (tests, embedded) do not meet."""
 
-    def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        requests: RequestMetrics,
+        admission: Admission,
+        beside: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType({}),
+    ) -> None:
+        """``beside``: what else the status of this process shows, by its name there."""
         self._deployment = deployment
+        self._beside = beside
         self._admission = admission
         self._requests = requests
         self._shown: dict[str, Any] = {}
@@ -42,7 +51,8 @@ class Metrics(Collector):
 
     async def status(self) -> dict[str, Any]:
         """The deployment's, and what is under way in this process."""
-        return {**await self._deployment.status(), "http": self._admission.status()}
+        beside = {name: told() for name, told in self._beside.items()}
+        return {**await self._deployment.status(), "http": self._admission.status(), **beside}
 
     async def text(self) -> bytes:
         self._shown = await self.status()

@@ -41,6 +41,10 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 DefaultCollation = Literal["utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_ai_ci"]
 
+ASYMMETRIC = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+SHARED = ["HS256", "HS384", "HS512"]
+"""Algorithms of tokens, by the kind of their keys."""
+
 CLUSTER_SHARDS = 4
 """The default of a new cluster. Shards are what can be spread over workers, and their number is fixed."""
 
@@ -193,6 +197,26 @@ class Settings(BaseSettings):
         description="address or network of a proxy whose X-Forwarded-For says where a request comes from; may be given "
         "several times",
     )
+    jwt_keys: Annotated[str | None, Flag("serve", "up", "api", value="FILE|URL")] = Field(
+        default=None, description="JWKS document, in a file or behind https://, of the issuer whose tokens are accepted"
+    )
+    jwt_issuer: Annotated[str | None, Flag("serve", "up", "api", value="NAME")] = Field(
+        default=None, description='the issuer of tokens: their claim "iss"'
+    )
+    jwt_audience: Annotated[list[str], Flag("serve", "up", "api", value="NAME")] = Field(
+        default=[], description='whom a token has to be for: its claim "aud"; may be given several times'
+    )
+    jwt_role_claim: Annotated[str, Flag("serve", "up", "api", value="CLAIM")] = Field(
+        default="role", min_length=1, description="claim of a token that names the role or user whose rights it has"
+    )
+    jwt_algorithms: Annotated[list[str], Flag("serve", "up", "api", value="NAME")] = Field(
+        default=ASYMMETRIC,
+        min_length=1,
+        description="algorithm by which tokens may be signed; may be given several times",
+    )
+    jwt_leeway: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=10.0, ge=0, le=300, description="seconds by which the clock of the tokens' issuer may differ"
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")
     )
@@ -294,6 +318,14 @@ class Settings(BaseSettings):
         for each in given:
             if not all(each.partition("=")):
                 raise ValueError(f'write "{each}" like spark.ui.port=4050')
+        return given
+
+    @field_validator("jwt_algorithms")
+    @classmethod
+    def _are_algorithms(cls, given: list[str]) -> list[str]:
+        for each in given:
+            if each not in ASYMMETRIC + SHARED:
+                raise ValueError(f'"{each}" is none that tokens may be signed by: {", ".join(ASYMMETRIC + SHARED)}')
         return given
 
     @field_validator("trusted_proxy")

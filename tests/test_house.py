@@ -40,6 +40,7 @@ DOORS = {
     "rocksdict": ("worker/rocks/database.py",),
     "lmdb": ("worker/reader_map/environment.py",),
     "msgpack": ("worker/wire/codec.py",),
+    "jwt": ("controller/access/key_set.py", "controller/access/web_tokens.py"),
     "pyarrow": ("worker/archive/", "migrations/backfill/spark/", "headrace/loading/"),
     "fastapi": ("api/",),
     "starlette": ("api/",),
@@ -118,7 +119,7 @@ def test_no_function_is_too_long() -> None:
     assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
 
 
-HOUSE_FILES, HOUSE_LINES = 567, 106_600
+HOUSE_FILES, HOUSE_LINES = 570, 107_300
 """A ratchet: lower it with what was folded or deleted; whoever raises it says for what. Since 485 and 85,700: windows,
 correlated subqueries, JSON, types, writes with joins, ALTER, automatic views of clusters, TPC-H, collations, foreign
 keys, walks of indexes."""

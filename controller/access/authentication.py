@@ -3,11 +3,13 @@
 ::
 
     Bearer hrk_…     a key: its SHA-256 is looked up                                at once
+    Bearer eyJ…      a token: its issuer's signature is verified, off the loop      once, then remembered
     Basic …          a name and a password: argon2, off the loop                    once, then remembered
     nothing          the open deployment's session, or that of nobody
 
-A credential that was found valid is remembered until any account changes, so a request costs a look into a dictionary.
-What is wrong is never remembered: it is verified each time, and counted for the address that it comes from.
+A credential that was found valid is remembered until it expires, any account changes, or an issuer withdraws a key; so
+a request costs a look into a dictionary. What is wrong is never remembered: it is verified each time, and counted for
+the address that it comes from.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from time import monotonic, time
 from typing import Any
 
 from controller.access.accounts import Account, seconds
-from controller.access.keeper import Keeper, refused
+from controller.access.keeper import Keeper, TokenExpired, refused
 from controller.access.passwords import KEY_BEGINS, key_digest
 from controller.access.session import ANONYMOUS, ASK, OPEN, Caller
 from domains.errors import TooManyRequests, Unauthenticated
 
 REMEMBERED = 10_000
-"""Credentials; with more, all are forgotten and verified anew."""
+"""Credentials; with more, the oldest are forgotten and verified anew."""
 FAILURES = 10
 """Wrong credentials from one address, each within a minute of the one before, after which it waits. A valid one
 between them changes nothing: whoever has one account would guess the others'. Who guesses gets 14,000 a day."""
@@ -48,6 +50,8 @@ class Authentication:
         """By address: how many, and until when they count."""
         if keeper is not None:
             keeper.listeners.append(self._changed)
+            if keeper.tokens is not None:
+                keeper.tokens.forgetting(self._changed)
 
     def _changed(self) -> None:
         self.is_open = self._keeper is None or not self._keeper.closed
@@ -69,12 +73,14 @@ class Authentication:
             return found
         try:
             found = await self._verified(self._keeper, headers[0], address)
+        except TokenExpired:
+            raise
         except Unauthenticated:
             self._check(address)
             self._count(address)
             raise
-        if len(self.sessions) >= REMEMBERED:
-            self.sessions.clear()
+        while len(self.sessions) >= REMEMBERED:
+            del self.sessions[next(iter(self.sessions))]
         self.sessions[headers[0]] = found
         return found
 
@@ -84,7 +90,11 @@ class Authentication:
         scheme, _, given = header.decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
-                return self._of_key(keeper, given.strip())
+                given = given.strip()
+                if keeper.tokens is not None and not given.startswith(KEY_BEGINS):
+                    self._check(address)
+                    return await keeper.tokens.session(given, keeper)
+                return self._of_key(keeper, given)
             case "basic":
                 self._check(address)
                 return await self._of_password(keeper, given.strip())
@@ -117,6 +127,11 @@ class Authentication:
             return account.password == kept and not account.is_role
 
         return keeper.session(name, seconds(""), proof, NO_CLAIMS)
+
+    def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"remembered": len(self.sessions)}
+        tokens = None if self._keeper is None else self._keeper.tokens
+        return shown if tokens is None else {**shown, "jwt": tokens.status()}
 
     # --- failures -------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import time
-from typing import Any
+from typing import Any, Protocol
 
 from controller.access.accounts import Account, Accounts, is_over, seconds
 from controller.access.passwords import Passwords
@@ -17,11 +17,32 @@ from zookeeper.errors import AccountsDamaged, AuthorityError, StateConflict
 EditOfAccount = Callable[[Account | None], Account | None]
 
 
+class TokenExpired(Unauthenticated):
+    """The issuer signed it, so that nobody has guessed: it is not counted for the address, which may be a server that
+    passes on what its users have."""
+
+
+class TokenVerifier(Protocol):
+    """See :class:`controller.access.web_tokens.WebTokens`."""
+
+    async def session(self, token: str, keeper: Keeper) -> Caller:
+        """:raises Unauthenticated, TokenExpired: it is not valid. :raises Overloaded, Unavailable: nobody can say."""
+
+    def forgetting(self, forget: Callable[[], None]) -> None:
+        """Call this whenever what was verified is outdated."""
+
+    def status(self) -> dict[str, Any]: ...
+
+    async def close(self) -> None: ...
+
+
 class Keeper:
     """Follows the store. Lives on one event loop."""
 
     def __init__(self, store: AccountStore, passwords: Passwords | None = None) -> None:
         self.passwords = passwords or Passwords()
+        self.tokens: TokenVerifier | None = None
+        """Those of an issuer are taken beside keys and passwords."""
         self.accounts = Accounts({})
         self.closed = False
         """There are accounts, or were since the start: nothing is answered without one."""
@@ -40,6 +61,8 @@ class Keeper:
             raise next(iter(self._damaged.values()))
 
     async def close(self) -> None:
+        if self.tokens is not None:
+            await self.tokens.close()
         await self._store.close()
         self.passwords.close()
 
@@ -90,7 +113,7 @@ class Keeper:
 
 def refused() -> Unauthenticated:
     """The same for an unknown name, a wrong password and an account that is locked: who guesses learns nothing."""
-    return Unauthenticated("the key, or the name and password, are not valid here", hint=ASK)
+    return Unauthenticated("the key, the token, or the name and password are not valid here", hint=ASK)
 
 
 def told(error: AuthorityError) -> StorageFailure | Unavailable | Overloaded:
