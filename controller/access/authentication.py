@@ -85,14 +85,13 @@ class Authentication:
         return found
 
     async def _verified(self, keeper: Keeper, header: bytes, address: str) -> Caller:
-        """Where an address has to wait, a key is still looked up: none can be guessed, and who has one is not shut out
-        by others of the address. Passwords wait."""
+        """Where an address has to wait, a key or token is still looked at: none can be guessed, and who has one is not
+        shut out by others of the address. Passwords wait."""
         scheme, _, given = header.decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
                 given = given.strip()
                 if keeper.tokens is not None and not given.startswith(KEY_BEGINS):
-                    self._check(address)
                     return await keeper.tokens.session(given, keeper)
                 return self._of_key(keeper, given)
             case "basic":

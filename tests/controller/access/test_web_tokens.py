@@ -224,11 +224,10 @@ async def test_wrong_ones_count_for_the_address_and_old_ones_do_not(door: Door) 
     assert (await door.ask(good, "192.0.2.7")).account == "reader"
     for _ in range(FAILURES):
         await door.refused(door.issuer.token(aud="x"), "audience", "192.0.2.7")
-    for token in (door.issuer.token(aud="x"), door.issuer.token(sub="new")):
-        with pytest.raises(TooManyRequests):
-            await door.ask(token, "192.0.2.7")
-    assert (await door.ask(good, "192.0.2.7")).account == "reader", "it was verified before"
-    assert (await door.ask(door.issuer.token(sub="new"), "192.0.2.8")).account == "reader"
+    with pytest.raises(TooManyRequests):
+        await door.ask(door.issuer.token(aud="x"), "192.0.2.7")
+    for token in (good, door.issuer.token(sub="new")):  # One user of a server does not shut out the others.
+        assert (await door.ask(token, "192.0.2.7")).account == "reader"
 
 
 async def test_an_issuer_makes_no_administrator(door: Door) -> None:
