@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.secrets import secret_in
+
 
 def pytest_configure() -> None:
     """Under nohup, processes of Headrace go on when a terminal is closed: those that tests start are not to inherit it.
@@ -37,6 +39,17 @@ def pytest_unconfigure() -> None:
     """What a test has served in this process has set everything apart for good (``worker/service/system.py``). It
     goes after all: nanobind, by which DuckDB is bound, reports what is left at the end of a process as leaked."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test has said or logged holds no secret: neither a key nor a password that tests give to accounts."""
+    report = yield
+    for name, text in report.sections:
+        if (found := secret_in(text)) is not None and report.passed:
+            report.outcome = "failed"
+            report.longrepr = f"a secret is in what was said ({name}): …{found}…"
+    return report
 
 
 LONGEST = (

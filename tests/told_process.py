@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Condition, Thread
 
+from tests.kit.secrets import secret_in
+
 ROOT = Path(__file__).parents[1]
 SECONDS = 180.0
 """More than a start of a cluster may take by itself before it says what is missing: then that is what is heard."""
@@ -85,6 +87,8 @@ class ToldProcess:
         self.popen.kill()
         self.popen.wait()
         self._reader.join(SECONDS)
+        said = "".join(self.lines) + self.errors()
         assert self.popen.stdout
         self.popen.stdout.close()
         self._errors.close()
+        assert secret_in(said) is None, secret_in(said)

@@ -40,9 +40,15 @@ def ahead_of(token: str) -> str:
     return tokens.encode({table: position + 999_999 for table, position in tokens.decode(token).items()})
 
 
+QUIET = {"HEADRACE_SLOW_REQUEST": "60"}
+"""On a machine that is busy with other tests, any request may be slow enough to be logged."""
+
+
 class Process(ToldProcess):
     """A running ``headrace serve``; ``url`` once it has said that it answers."""
 
     def __init__(self, kind: str, arguments: list[str], environment: dict[str, str]) -> None:
-        super().__init__([*([str(FAKE)] if kind == "fake" else ["-m", "headrace"]), *arguments], environment)
+        super().__init__(
+            [*([str(FAKE)] if kind == "fake" else ["-m", "headrace"]), *arguments], {**QUIET, **environment}
+        )
         self.url = ""

@@ -147,6 +147,18 @@ def test_the_compose_file_has_all_parts() -> None:
     assert COMPOSE.count("<<: *headrace\n") == len(services())
 
 
+def test_a_container_changes_nothing_but_its_data() -> None:
+    """What stands in the block that all parts merge; a worker's own ``tmpfs`` leaves the place of its volume alone."""
+    common = COMPOSE[COMPOSE.index("x-headrace:") : COMPOSE.index("x-headrace-settings:")]
+    for line in ("read_only: true", "cap_drop: [ALL]", 'security_opt: ["no-new-privileges:true"]'):
+        assert f"  {line}\n" in common
+    uid = re.search(r"useradd .*--uid (\d+)", (DEPLOY / "Dockerfile").read_text("utf-8"))
+    assert uid is not None
+    assert f'"/var/lib/headrace:mode=0700,uid={uid[1]},gid={uid[1]}"' in common
+    for name, (command, said) in services().items():
+        assert ('tmpfs: ["/tmp"]' in said) == (command == "worker"), name
+
+
 def test_the_image_has_all_packages() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
     copied = dict(re.findall(r"^COPY (\w+) (\w+)$", dockerfile, re.M))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -47,3 +48,19 @@ def test_what_a_test_serves_in_its_own_process_is_not_told_as_a_leak(tmp_path: P
     assert done.returncode == 0
     assert "1 passed" in done.stdout.splitlines()[-1]
     assert "leaked" not in done.stderr
+
+
+def test_a_test_that_logs_a_secret_fails(tmp_path: Path) -> None:
+    """As all tests do, since ``tests/conftest.py`` looks at what each has said."""
+    key = "hrk_" + "A1b-" * 10
+    (tmp_path / "test_leak.py").write_text(
+        f"import logging\n\ndef test_it():\n    logging.getLogger('x').error('is {key} wrong?')\n\n"
+        "def test_not():\n    pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "-c", os.devnull, "--rootdir", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout
+    assert "a secret is in what was said" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
