@@ -14,11 +14,13 @@ the address that it comes from.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from time import monotonic, time
 from typing import Any
+from weakref import WeakValueDictionary
 
 from controller.access.accounts import Account, seconds
 from controller.access.keeper import Keeper, TokenExpired, refused
@@ -48,6 +50,8 @@ class Authentication:
         """Those that were verified, by their headers; they may have expired (see ``Endpoints.known``)."""
         self._failures: dict[str, tuple[int, float]] = {}
         """By address: how many, and until when they count."""
+        self._verifying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By address: held while a password is verified."""
         if keeper is not None:
             keeper.listeners.append(self._changed)
             if keeper.tokens is not None:
@@ -68,8 +72,8 @@ class Authentication:
             return ANONYMOUS
         if len(headers) > 1:
             raise Unauthenticated("there is more than one header Authorization", hint="send one")
-        found = self.sessions.get(headers[0])
-        if found is not None and found.expires > time():
+        found = self._remembered(headers[0])
+        if found is not None:
             return found
         try:
             found = await self._verified(self._keeper, headers[0], address)
@@ -84,6 +88,10 @@ class Authentication:
         self.sessions[headers[0]] = found
         return found
 
+    def _remembered(self, header: bytes) -> Caller | None:
+        found = self.sessions.get(header)
+        return found if found is not None and found.expires > time() else None
+
     async def _verified(self, keeper: Keeper, header: bytes, address: str) -> Caller:
         """Where an address has to wait, a key or token is still looked at: none can be guessed, and who has one is not
         shut out by others of the address. Passwords wait."""
@@ -95,8 +103,15 @@ class Authentication:
                     return await keeper.tokens.session(given, keeper)
                 return self._of_key(keeper, given)
             case "basic":
-                self._check(address)
-                return await self._of_password(keeper, given.strip())
+                # One by one: of many at once, all would be verified before the first is counted. And a pool of
+                # connections that sends one password many times at its start has it verified once.
+                lock = self._verifying.setdefault(address, asyncio.Lock())
+                async with lock:
+                    found = self._remembered(header)
+                    if found is None:
+                        self._check(address)
+                        found = await self._of_password(keeper, given.strip())
+                    return found
             case _:
                 raise Unauthenticated("this way to say who asks is not known", hint=ASK)
 

@@ -257,6 +257,27 @@ async def test_nobody_gives_or_gets_what_they_have_not(closed: Served) -> None:
         assert (answer.status_code, "last administrator" in answer.text) == (400, True), sql
 
 
+async def test_guesses_at_once_are_counted_as_guesses_one_after_another(closed: Served) -> None:
+    guesses = await asyncio.gather(*(closed.sql("SELECT 1", basic("ann", f"guess {n}")) for n in range(30)))
+    assert sorted(each.status_code for each in guesses) == [401] * 10 + [429] * 20
+
+
+async def test_a_password_that_many_connections_send_at_once_is_verified_once(
+    closed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    fits = closed.keeper.passwords.fits
+
+    async def counted(password: str, kept: str | None) -> bool:
+        asked.append(password)
+        return await fits(password, kept)
+
+    monkeypatch.setattr(closed.keeper.passwords, "fits", counted)
+    answers = await asyncio.gather(*(closed.sql("SELECT 1", basic("ann", "a long one")) for _ in range(30)))
+    assert {each.status_code for each in answers} == {200}
+    assert len(asked) == 1
+
+
 async def test_wrong_names_and_passwords_are_one_answer_and_not_endless(closed: Served) -> None:
     answers = [(await closed.sql("SELECT 1", basic(*each))) for each in (("ann", "no"), ("nobody", "no"), ("ann", ""))]
     assert {each.status_code for each in answers} == {401}
