@@ -71,6 +71,10 @@ damage: $(INSTALLED)  ## invert bits of every file of data directories, archive,
 hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line; SOAK=3600: all at once
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SOAK),--soak $(SOAK))
 
+fuzz-wire: $(INSTALLED)  ## bytes that Atheris finds, at the decoder of a cluster's messages; RUNS=10000000 SEED=1
+	@$(PIP) atheris==3.0.0
+	@PYTHONPATH=.:tests/worker/wire:clients/python $(BIN)/python tests/worker/wire/fuzz.py $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))
+
 attack: $(INSTALLED)  ## strangers at every port of a cluster, and users of each right at every endpoint and statement; SECONDS=30 SEED=1
 	@$(BIN)/python -m tests.attack --seconds $(or $(SECONDS),30) $(if $(SEED),--seed $(SEED))
 
@@ -114,4 +118,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
+.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
