@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 
 from api.dependencies import FOR_ALL, undeclared
 from api.doors.asgi import AsgiDoor
+from api.doors.browsers import ANY, Hosts
 from api.endpoints import Endpoints, RequestMetrics
 from api.gate import Gate
 from api.limits import Admission, Limits
@@ -44,17 +45,20 @@ def create_app(
     slow: float = 0.0,
     trusted: bool = False,
     proxies: Sequence[str] = (),
+    hosts: Sequence[str] = (ANY,),
+    origins: Sequence[str] = (),
 ) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
     ``trusted``: whoever can call it may do everything, whatever accounts there are. ``proxies``: see ``AsgiDoor``.
+    ``hosts``, ``origins``: the server's names, and the origins whose pages may call it (``doors/browsers.py``).
 
     ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
     longer are logged; 0: none."""
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
     authentication = Authentication(None if trusted else deployment.accounts)
-    endpoints = Endpoints(deployment, requests, admission, authentication)
+    endpoints = Endpoints(deployment, requests, admission, authentication, Hosts(hosts))
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
         title="Headrace",
@@ -74,7 +78,7 @@ def create_app(
     assert not silent, f"routes that do not say who may ask them: {', '.join(silent)}"
     fastapi.add_middleware(Gate, requests=requests, admission=admission)
     answer_errors(fastapi)
-    return AsgiDoor(fastapi, endpoints, requests, proxies)
+    return AsgiDoor(fastapi, endpoints, requests, proxies, origins)
 
 
 # The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.

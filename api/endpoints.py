@@ -18,12 +18,13 @@ from typing import Any
 
 from headrace_client import tokens
 
+from api.doors.browsers import Hosts
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
 from api.lookups.lookups import LookupAnswers, LookupCalls, Typed, parse_keys, parse_lookups, parse_query
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
-from controller.access.authentication import Authentication
+from controller.access.authentication import Authentication, PeerCertificate
 from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
@@ -154,10 +155,17 @@ class Endpoints:
     """The endpoints of one deployment."""
 
     def __init__(
-        self, deployment: Deployment, requests: RequestMetrics, admission: Admission, authentication: Authentication
+        self,
+        deployment: Deployment,
+        requests: RequestMetrics,
+        admission: Admission,
+        authentication: Authentication,
+        hosts: Hosts | None = None,
     ) -> None:
+        """``hosts``: the names that are answered; all, if not given."""
         self.admission = admission
         self.authentication = authentication
+        self.hosts = hosts or Hosts()
         self.max_body = admission.limits.max_body_size
         self.beside = ChildPool()
         """The processes beside that read long bodies and texts."""
@@ -181,9 +189,9 @@ class Endpoints:
             for route, (work, privilege) in {**reads, **writes}.items()
         }
 
-    def known(self, header: bytes | None) -> Caller | None:
-        """The session of who sends this header ``Authorization``, where it is verified already. It runs with each hit,
-        and is here for that."""
+    def known(self, header: bytes | PeerCertificate | None) -> Caller | None:
+        """The session of who sends this header ``Authorization``, or has this certificate, where it is verified
+        already. It runs with each hit, and is here for that."""
         authentication = self.authentication
         if authentication.is_open:
             return OPEN

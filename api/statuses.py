@@ -34,6 +34,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.BadRequest: 400,
+    errors.HostNotAllowed: 421,
     errors.ReadTimeout: 504,
     errors.LimitExceeded: 413,
     errors.UrlTooLong: 414,
@@ -55,6 +56,8 @@ STATUSES: dict[type[HeadraceError], int] = {
 
 SESSION = "headrace.session"
 """The key of a request's session in ASGI's scope."""
+CERTIFICATE = "headrace.certificate"
+"""The key of the client's certificate there, where the connection has one."""
 SCHEMES = b'Bearer realm="headrace", Basic realm="headrace"'
 """The answer's header ``WWW-Authenticate`` with 401: by which tools know what to send."""
 INTERNAL_ERROR = "internal_error"

@@ -7,9 +7,10 @@ there is one. Its keys are the names of the fields below; an unknown one is an e
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from difflib import get_close_matches
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,6 +79,18 @@ def flag_of(name: str) -> Flag:
 def is_size(name: str) -> bool:
     """Whether a setting is a number of bytes, which may be written like 512MB."""
     return any(isinstance(each, BeforeValidator) for each in Settings.model_fields[name].metadata)
+
+
+_HOST = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?", re.ASCII)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d+)?")
+
+
+def is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Settings(BaseSettings):
@@ -217,6 +230,28 @@ class Settings(BaseSettings):
     jwt_leeway: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=10.0, ge=0, le=300, description="seconds by which the clock of the tokens' issuer may differ"
     )
+    tls_cert: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
+        default=None, description="certificate with its chain, PEM: HTTP is answered over TLS; read again on SIGHUP"
+    )
+    tls_key: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
+        default=None, description="its key, PEM, readable by its owner alone; that of tls_cert's file, if not given"
+    )
+    tls_client_ca: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
+        default=None, description="certificates, PEM, of those who sign clients' certificates, which prove accounts"
+    )
+    allowed_hosts: Annotated[list[str], Flag("serve", "up", "api", value="NAME")] = Field(
+        default=[],
+        description="name that this server is reached by, *.example.com for all below one, * for any; may be given "
+        "several times. Without it any, but on loopback only loopback's",
+    )
+    cors_origins: Annotated[list[str], Flag("serve", "up", "api", value="ORIGIN")] = Field(
+        default=[],
+        description="origin like https://app.example.com whose pages may call this server, * for any; may be given "
+        "several times",
+    )
+    insecure: Annotated[bool, Flag("serve", "up", "api")] = Field(
+        default=False, description="listen where others reach it, though there are no accounts"
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")
     )
@@ -258,6 +293,13 @@ class Settings(BaseSettings):
     key: str | None = Field(
         default=None, repr=False, description="API key of client commands; no flag, since others see command lines"
     )
+    tls_ca: Path | None = Field(
+        default=None, description="certificates, PEM, that client commands trust in place of the usual ones"
+    )
+    tls_client_cert: Path | None = Field(
+        default=None, description="certificate, PEM, that client commands show to the server"
+    )
+    tls_client_key: Path | None = Field(default=None, description="its key, PEM; that of the same file, if not given")
 
     # A part of a cluster.
     zookeeper: Annotated[str | None, Flag("up", *PARTS, "admin", value="HOSTS")] = Field(
@@ -336,6 +378,24 @@ class Settings(BaseSettings):
                 ip_network(each)
             except ValueError as error:
                 raise ValueError(f"{error}: write an address like 10.0.0.7, or a network like 10.0.0.0/8") from error
+        return given
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names(cls, given: list[str]) -> list[str]:
+        for each in given:
+            if not _HOST.fullmatch(each) and not is_address(each):
+                raise ValueError(f'write "{each}" like app.example.com or *.example.com, without a port')
+        return given
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, given: list[str]) -> list[str]:
+        for each in given:
+            if each != "*" and not _ORIGIN.fullmatch(each):
+                raise ValueError(
+                    f'write "{each}" like https://app.example.com or http://localhost:3000, as browsers do'
+                )
         return given
 
     def spark(self) -> SparkSettings:

@@ -14,16 +14,17 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from api.doors.browsers import answering_pages
 from api.endpoints import EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
-from api.statuses import SCHEMES, SESSION, describe
+from api.statuses import CERTIFICATE, SCHEMES, SESSION, describe
 from controller.access.session import Caller
 from domains.errors import HeadraceError
 
 JSON = (b"content-type", b"application/json")
 TYPES = b"headrace-types"
 UNVERIFIED = "unauthenticated"
-"""The route that requests count for whose key or password is wrong."""
+"""The route that requests count for whose key, password or host is wrong."""
 GONE_SECONDS = 1.0
 """Seconds within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
@@ -32,13 +33,20 @@ class AsgiDoor:
     """The whole application: answers the endpoints itself, passes other requests to ``app``."""
 
     def __init__(
-        self, app: ASGIApp, endpoints: Endpoints, requests: RequestMetrics, proxies: Sequence[str] = ()
+        self,
+        app: ASGIApp,
+        endpoints: Endpoints,
+        requests: RequestMetrics,
+        proxies: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
-        """``proxies``: addresses and networks whose ``X-Forwarded-For`` says where a request comes from."""
+        """``proxies``: addresses and networks whose ``X-Forwarded-For`` says where a request comes from. ``origins``:
+        see ``answering_pages``."""
         self.app = app
         self._routed: ASGIApp = self._route
         if proxies:
             self._routed = ProxyHeadersMiddleware(self._route, list(proxies))  # type: ignore[arg-type, assignment]
+        self._routed = answering_pages(self._routed, origins)
         self.endpoints = endpoints
         self.admission = endpoints.admission
         self.times = requests.route(UNVERIFIED)
@@ -62,8 +70,11 @@ class AsgiDoor:
             return await self.app(scope, receive, send)
         client, headers = scope.get("client"), scope["headers"]
         try:
+            self.endpoints.hosts.check(headers, scope["path"])
             asks = [value for name, value in headers if name == b"authorization"]
-            session = await self.endpoints.authentication.session(asks, client[0] if client else "")
+            session = await self.endpoints.authentication.session(
+                asks, client[0] if client else "", scope.get(CERTIFICATE)
+            )
         except HeadraceError as error:
             status, answer = describe(error, "authentication")
             self.times.add(status, 0.0)

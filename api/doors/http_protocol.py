@@ -23,7 +23,8 @@ from collections import deque
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.limits import HEADER_OVERHEAD, Admission, Limits
-from api.statuses import error_body, status_of
+from api.statuses import CERTIFICATE, error_body, status_of
+from controller.access.authentication import PeerCertificate
 from domains.errors import BadRequest, HeadraceError
 
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
@@ -49,6 +50,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     _answering: Task[tuple[int, bytes, bytes]] | None = None
     """The task whose answer is awaited on the short way."""
+
+    certificate: PeerCertificate | None = None
+    """The client's, where the connection has one (``api/doors/tls.py``)."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]
     """The newest request with its answer; None before the first."""
@@ -105,6 +109,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._inside = self._in_head = True
         self._head = 0
         super().on_message_begin()
+        if self.certificate is not None:
+            self.scope[CERTIFICATE] = self.certificate  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -61,6 +61,8 @@ class Head(NamedTuple):
     """The connection is to end with the answer."""
     authorization: bytes | None
     """Who asks."""
+    host: bytes | None
+    """By which name, in small letters."""
 
 
 @lru_cache(maxsize=HEADS)
@@ -76,11 +78,16 @@ def head_of(block: bytes) -> Head | None:
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
     lengths, connection = headers.values(b"content-length"), headers.values(b"connection")
-    asks = headers.authorization
-    usual = connection in ([], [b"close"], [b"keep-alive"]) and len(lengths) <= 1 and len(asks) <= 1
+    asks, hosts = headers.authorization, headers.values(b"host")
+    usual = connection in ([], [b"close"], [b"keep-alive"]) and all(len(each) <= 1 for each in (lengths, asks, hosts))
     if not headers.complete or not usual or any(name in _LONG_WAY for name, _ in headers.found):
         return None
-    return Head(int(lengths[0]) if lengths else 0, connection == [b"close"], asks[0] if asks else None)
+    return Head(
+        int(lengths[0]) if lengths else 0,
+        connection == [b"close"],
+        asks[0] if asks else None,
+        hosts[0] if hosts else None,
+    )
 
 
 class _Headers:
@@ -128,6 +135,8 @@ class WireHttp(HttpProtocol):
     """What came after these passed a limit, and so does what still comes."""
     _closing = False
     """The answer under way is the last one."""
+    _host: bytes | None = b"\n"
+    """By which name this server was reached last, and answers to it."""
     _used = False
     """Since the timer for idle connections was set. It is not set anew with each request."""
 
@@ -191,8 +200,12 @@ class WireHttp(HttpProtocol):
         head = None if target is None else head_of(data[line_end + 2 : head_end])
         if target is None or head is None:
             return None
+        if head.host != self._host:  # One look for a connection, mostly.
+            if not endpoints.hosts.admit(head.host):
+                return None
+            self._host = head.host
         body_end = head_end + 4 + head.length
-        session = endpoints.known(head.authorization)
+        session = endpoints.known(head.authorization or self.certificate)
         if session is None:
             return None
         found = endpoints.find(target[0], target[1])

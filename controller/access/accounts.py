@@ -36,6 +36,8 @@ class Account:
     """argon2's text."""
     verifiers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """By MySQL's plugins."""
+    certificate: str = ""
+    """The name that a client's certificate has: ``CN:app``, ``URI:spiffe://example/app``. One is enough to enter."""
     expires: str = ""
     locked: bool = False
     rights: Rights = NO_RIGHTS
@@ -48,7 +50,12 @@ class Account:
         shown: dict[str, Any] = {"id": self.id}
         if self.is_role:
             shown["role"] = True
-        plain = {"password": self.password, "expires": self.expires, "locked": self.locked}
+        plain = {
+            "password": self.password,
+            "certificate": self.certificate,
+            "expires": self.expires,
+            "locked": self.locked,
+        }
         shown |= {name: value for name, value in plain.items() if value}
         if self.verifiers:
             shown["verifiers"] = dict(self.verifiers)
@@ -81,6 +88,7 @@ class Account:
                 bool(document.get("role")),
                 document.get("password"),
                 MappingProxyType(dict(document.get("verifiers", {}))),
+                str(document.get("certificate", "")),
                 _time(document.get("expires", "")),
                 bool(document.get("locked")),
                 Rights({on: _privileges(words) for on, words in document.get("rights", {}).items()}),
@@ -96,7 +104,7 @@ class Account:
             ) from error
 
 
-_MEMBERS = {"id", "role", "password", "verifiers", "expires", "locked", "rights", "roles", "keys"}
+_MEMBERS = {"id", "role", "password", "verifiers", "certificate", "expires", "locked", "rights", "roles", "keys"}
 
 
 def _words(privileges: frozenset[Privilege]) -> list[str]:
@@ -146,6 +154,11 @@ class Accounts:
         self._by_name = dict(accounts)
         self._roles = {each.id: each for each in accounts.values() if each.is_role}
         self._keys = {key.digest: (each.name, key) for each in accounts.values() for key in each.keys}
+        self._certificates: dict[str, str | None] = {}
+        """The accounts by the names of certificates; None: several, made by processes that did not see each other."""
+        for each in accounts.values():
+            if each.certificate:
+                self._certificates[each.certificate] = None if each.certificate in self._certificates else each.name
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -165,6 +178,10 @@ class Accounts:
 
     def of_key(self, id: str) -> tuple[str, ApiKey] | None:
         return next(((name, key) for name, key in self._keys.values() if key.id == id), None)
+
+    def of_certificate(self, name: str) -> str | None:
+        """The account of a certificate that has this name."""
+        return self._certificates.get(name)
 
     def having(self, changes: Mapping[str, Account | None]) -> Accounts:
         known: dict[str, Account] = dict(self._by_name)
@@ -216,6 +233,7 @@ def administrator(name: str, id: str, password: str, before: Account | None) -> 
         is_role=False,
         password=password,
         verifiers=MappingProxyType({}),
+        certificate="",
         expires="",
         locked=False,
         rights=account.rights | Rights({EVERYTHING: frozenset(Privilege)}),

@@ -5,7 +5,7 @@
     Bearer hrk_…     a key: its SHA-256 is looked up                                at once
     Bearer eyJ…      a token: its issuer's signature is verified, off the loop      once, then remembered
     Basic …          a name and a password: argon2, off the loop                    once, then remembered
-    nothing          the open deployment's session, or that of nobody
+    nothing          the certificate's account, where the connection has one; the open deployment's session, or nobody's
 
 A credential that was found valid is remembered until it expires, any account changes, or an issuer withdraws a key; so
 a request costs a look into a dictionary. What is wrong is never remembered: it is verified each time, and counted for
@@ -18,8 +18,9 @@ import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from ssl import cert_time_to_seconds
 from time import monotonic, time
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from controller.access.accounts import Account, seconds
@@ -38,6 +39,23 @@ ADDRESSES = 10_000
 """Addresses whose failures are counted; the oldest are forgotten."""
 
 
+class PeerCertificate(NamedTuple):
+    """What a certificate says of a client, which the handshake has verified."""
+
+    names: tuple[str, ...]
+    """``CN:app``, ``URI:spiffe://example/app``, ``EMAIL:app@example``, ``DNS:app.example``."""
+    expires: float
+    """Seconds since 1970."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> PeerCertificate:
+        """``given``: as Python's ``getpeercert`` has it. A subject with several common names has none."""
+        common = [value for part in given["subject"] for name, value in part if name == "commonName"]
+        others = [f"{kind.upper()}:{value}" for kind, value in given.get("subjectAltName", ())]
+        names = [*(f"CN:{each}" for each in common if len(common) == 1), *others]
+        return cls(tuple(names), cert_time_to_seconds(given["notAfter"]))
+
+
 class Authentication:
     """Of one deployment; without a keeper everybody is trusted (an embedded database is its process's own)."""
 
@@ -46,8 +64,9 @@ class Authentication:
         self._clock = clock
         self.is_open = keeper is None or not keeper.closed
         """Everybody may do everything."""
-        self.sessions: dict[bytes | None, Caller] = {}
-        """Those that were verified, by their headers; they may have expired (see ``Endpoints.known``)."""
+        self.sessions: dict[bytes | PeerCertificate | None, Caller] = {}
+        """Those that were verified, by their headers or certificates; they may have expired (see
+        ``Endpoints.known``)."""
         self._failures: dict[str, tuple[int, float]] = {}
         """By address: how many, and until when they count."""
         self._verifying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -61,15 +80,15 @@ class Authentication:
         self.is_open = self._keeper is None or not self._keeper.closed
         self.sessions.clear()
 
-    async def session(self, headers: list[bytes], address: str) -> Caller:
+    async def session(self, headers: list[bytes], address: str, certificate: PeerCertificate | None = None) -> Caller:
         """:raises Unauthenticated: what was sent is not valid. :raises TooManyRequests: the address has sent too much
         that was not.
 
-        ``headers``: all that are called ``Authorization``."""
+        ``headers``: all that are called ``Authorization``. They count before the connection's certificate."""
         if self._keeper is None or self.is_open:
             return OPEN
         if not headers:
-            return ANONYMOUS
+            return ANONYMOUS if certificate is None else self._of_certificate(self._keeper, certificate)
         if len(headers) > 1:
             raise Unauthenticated("there is more than one header Authorization", hint="send one")
         found = self._remembered(headers[0])
@@ -83,13 +102,34 @@ class Authentication:
             self._check(address)
             self._count(address)
             raise
+        return self._remember(headers[0], found)
+
+    def _remember(self, proof: bytes | PeerCertificate, session: Caller) -> Caller:
         while len(self.sessions) >= REMEMBERED:
             del self.sessions[next(iter(self.sessions))]
-        self.sessions[headers[0]] = found
-        return found
+        self.sessions[proof] = session
+        return session
 
-    def _remembered(self, header: bytes) -> Caller | None:
-        found = self.sessions.get(header)
+    def _of_certificate(self, keeper: Keeper, certificate: PeerCertificate) -> Caller:
+        """Nobody guesses a certificate: what is refused is not counted."""
+        found = self._remembered(certificate)
+        if found is not None:
+            return found
+        named = [(each, keeper.accounts.of_certificate(each)) for each in certificate.names]
+        accounts = {account: name for name, account in named if account is not None}
+        if not accounts:
+            raise Unauthenticated(
+                f"no account is identified by this certificate ({', '.join(certificate.names) or 'it has no name'})",
+                hint="an administrator: ALTER USER name IDENTIFIED WITH ssl_certificate CN '…' (or SAN 'URI:…')",
+            )
+        if len(accounts) > 1:
+            raise Unauthenticated("this certificate identifies more than one account", hint="ALTER USER one of them")
+        ((account, name),) = accounts.items()
+        session = keeper.session(account, certificate.expires, lambda each: each.certificate == name, NO_CLAIMS)
+        return self._remember(certificate, session)
+
+    def _remembered(self, proof: bytes | PeerCertificate) -> Caller | None:
+        found = self.sessions.get(proof)
         return found if found is not None and found.expires > time() else None
 
     async def _verified(self, keeper: Keeper, header: bytes, address: str) -> Caller:

@@ -148,6 +148,7 @@ class _Performing:
     async def create_user(self, name: str, options: AccountOptions, lenient: bool) -> Told:
         self._session.check(Privilege.CREATE_USER)
         self._needs_administrator()
+        self._check_certificate(name, options)
         made = await self._with_options(Account(checked_name(name), new_id()), options)
         return await self._create(made, lenient)
 
@@ -169,18 +170,22 @@ class _Performing:
 
     async def alter_user(self, name: str, options: AccountOptions) -> Told:
         own = name == self._session.account and self._session.rights is not None
-        if not (own and options.expires is None and options.locked is None):
+        if not (own and options.expires is None and options.locked is None and options.certificate is None):
             self._managed(name)
-        if self._account(name).is_role and options.password is not None:
-            raise BadRequest(f'"{name}" is a role, which has no password', hint="CREATE USER, and GRANT the role")
+        if self._account(name).is_role and (options.password is not None or options.certificate is not None):
+            raise BadRequest(
+                f'"{name}" is a role, which has no password and no certificate', hint="CREATE USER, and GRANT the role"
+            )
+        self._check_certificate(name, options)
         changed = await self._with_options(self._account(name), options)
 
         def edit(account: Account) -> Account:
-            new = options.password is not None
+            new = options.password is not None or options.certificate is not None
             return replace(
                 account,
                 password=changed.password if new else account.password,
                 verifiers=changed.verifiers if new else account.verifiers,
+                certificate=changed.certificate if new else account.certificate,
                 expires=account.expires if options.expires is None else options.expires,
                 locked=account.locked if options.locked is None else options.locked,
             )
@@ -194,11 +199,21 @@ class _Performing:
             account = replace(account, expires=options.expires)
         if options.locked is not None:
             account = replace(account, locked=options.locked)
+        if options.certificate is not None:  # What IDENTIFIED says replaces what it has said.
+            return replace(account, password=None, verifiers=MappingProxyType({}), certificate=options.certificate)
         if options.password is None:
             return account
         kept = await self._keeper.passwords.made(options.password)
         plugins = {} if options.plugin is None else {options.plugin: verifier(options.plugin, options.password)}
-        return replace(account, password=kept, verifiers=MappingProxyType(plugins))
+        return replace(account, password=kept, verifiers=MappingProxyType(plugins), certificate="")
+
+    def _check_certificate(self, name: str, options: AccountOptions) -> None:
+        """:raises AlreadyExists: it would prove two accounts."""
+        found = next((each for each in self._accounts if each.certificate == options.certificate), None)
+        if options.certificate and found is not None and found.name != name:
+            raise AlreadyExists(
+                f'certificates of "{options.certificate}" identify another account', hint="one certificate, one account"
+            )
 
     async def drop(self, names: Sequence[str], roles: bool, lenient: bool) -> Told:
         self._session.check(Privilege.CREATE_USER)

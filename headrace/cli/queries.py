@@ -102,8 +102,16 @@ Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as T
 
 
 def connected(settings: Settings, *, raw: bool = False, login: tuple[str, str] | None = None) -> Connection:
-    """The server that a command asks, with the key that the settings have."""
-    return connect(settings.url, raw=raw, key=settings.key, login=login)
+    """The server that a command asks, with the key and the certificates that the settings have."""
+    return connect(
+        settings.url,
+        raw=raw,
+        key=settings.key,
+        login=login,
+        tls_ca=settings.tls_ca,
+        tls_cert=settings.tls_client_cert,
+        tls_key=settings.tls_client_key,
+    )
 
 
 def sql(

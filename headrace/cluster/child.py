@@ -103,6 +103,10 @@ class PartProcess:
         """End the process at once, for a caller in a hurry; ``stop`` is still to be called."""
         self._signal(signal.SIGKILL)
 
+    def hang_up(self) -> None:
+        """Have the process read again what it reads on SIGHUP."""
+        self._signal(signal.SIGHUP)
+
     def _signal(self, how: signal.Signals) -> None:
         """Send a signal without asyncio, which looks first whether the process has ended, and so takes the exit code
         away from who waits for it."""

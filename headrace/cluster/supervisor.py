@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -13,13 +14,23 @@ from math import ceil
 
 import httpx
 
+from controller.access.keeper import Keeper
 from headrace.cluster.child import Backoff, ClusterPart, PartProcess
 from headrace.cluster.directory import ClusterDirectory, as_begun, keep_zookeeper, servers_in, shards_of, whence
 from headrace.cluster.kept_state import take_up
-from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen
+from headrace.serving.certificates import context_of
+from headrace.serving.listening import (
+    GRACE_SECONDS,
+    StartFailed,
+    address,
+    check_exposed,
+    hosts_of,
+    is_public,
+    listen,
+)
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
-from worker.service.system import allow_open_files, stop_signals, unless
+from worker.service.system import allow_open_files, on_hang_up, stop_signals, unless
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble
@@ -65,6 +76,7 @@ class Supervisor:
     _ensemble: Ensemble | None = None
     _zookeeper: str = ""
     _url: str = ""
+    _hosts: list[str] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a part has ended without having been asked to."""
@@ -78,7 +90,8 @@ class Supervisor:
             if left:
                 self.tell(f"ended what an earlier headrace up had left running: {', '.join(left)}")
             with listen(self.settings.host, self.settings.port) as listening:
-                self._url = address(listening)
+                self._hosts = hosts_of(self.settings, listening)
+                self._url = address(listening, "http" if context_of(self.settings) is None else "https")
                 try:
                     if await unless(stop, self._start(listening)):
                         started(Up(self._url, self._zookeeper, self._pids()))
@@ -91,6 +104,12 @@ class Supervisor:
             raise StartFailed(str(error)) from error
         finally:
             self._directory.release()
+
+    def read_certificates(self) -> None:
+        """Have the api processes read the files of TLS again."""
+        for child in self._children:
+            if child.part.name.startswith("api-"):
+                child.hang_up()
 
     def hurry(self) -> None:
         """While it stops: kill what still runs."""
@@ -122,6 +141,7 @@ class Supervisor:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
             if settings.zookeeper is not None:
                 keep_zookeeper(self._directory.path, settings.zookeeper)
+            await self._check_exposed(listening, authority)
             shards = await shards_of(settings, authority)
             allow_open_files(ceil(shards / settings.workers))
             self.settings = settings.model_copy(update={"shards": shards})
@@ -132,6 +152,18 @@ class Supervisor:
                 raise self._not_started()
         finally:
             await authority.close()
+
+    async def _check_exposed(self, listening: socket.socket, authority: KazooAuthority) -> None:
+        """Before the api processes do: they would start in vain, again and again."""
+        if not is_public(listening):
+            return
+        keeper = Keeper(authority.accounts())
+        try:
+            await keeper.start()
+            where = self.settings.model_copy(update={"zookeeper": self._zookeeper})
+            check_exposed(listening, where, accounts=keeper.closed)
+        finally:
+            await keeper.close()
 
     def _parts(self, listening: socket.socket) -> list[ClusterPart]:
         """In the order in which they are stopped."""
@@ -168,6 +200,7 @@ class Supervisor:
             "worker_port": 0,
             "controller_port": 0,
             "api_port": 0,
+            "allowed_hosts": self._hosts,  # An api process knows no name but that of the parts.
             "zookeeper": self._zookeeper,
             "quorum": settings.workers,
         }
@@ -209,7 +242,8 @@ class Supervisor:
 
     async def _answers(self) -> bool:
         try:
-            async with httpx.AsyncClient(timeout=self.settings.read_timeout) as client:
+            # It is our own, and reading the certificates of the web takes longer than the answer.
+            async with httpx.AsyncClient(timeout=self.settings.read_timeout, verify=False) as client:
                 return (await client.get(f"{self._url}/readyz?exclude={NOT_WAITED_FOR}")).is_success
         except httpx.HTTPError:
             return False
@@ -270,7 +304,8 @@ def up(
     tell: Tell,
     altered: Callable[[ClusterPart], ClusterPart] = lambda part: part,
 ) -> None:
-    """Run a cluster until SIGINT, SIGTERM or SIGHUP; a second one kills what is not stopped yet. Raises StartFailed."""
+    """Run a cluster until SIGINT, SIGTERM or SIGHUP; a second one kills what is not stopped yet. With TLS,
+    SIGHUP has the certificate read again. Raises StartFailed."""
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -283,8 +318,11 @@ def up(
                 stop.set()
                 tell("stopping")
 
+        loop = asyncio.get_running_loop()
         for each in stop_signals():
-            asyncio.get_running_loop().add_signal_handler(each, signalled)
+            loop.add_signal_handler(each, signalled)
+        if settings.tls_cert is not None:
+            loop.add_signal_handler(signal.SIGHUP, on_hang_up(loop, supervisor.read_certificates, signalled))
         await supervisor.run(started, stop)
 
     asyncio.run(main())

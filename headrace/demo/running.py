@@ -164,6 +164,8 @@ def run(
     printer = printer or Printer()
     with directory(data, once) as path:
         settings = settings_module.load(data=path, host=host, port=_port(host, port, once), log_level="warning")
+        plain: dict[str, None] = dict.fromkeys(("tls_cert", "tls_key", "tls_client_ca"))  # Of the server beside it.
+        settings = settings.model_copy(update=plain)
         contents = contents_of(path, DemoContents(USUAL_SCALE * scale, SEED))
         telling = _Telling(settings, contents, printer, once)
         serve(settings, telling.begin)
@@ -179,7 +181,9 @@ def run_against(url: str, *, scale: float = 1.0, printer: Printer | None = None)
     """
     printer = printer or Printer()
     data = Data(USUAL_SCALE * scale, SEED)
-    with Connection(url, key=settings_module.load().key) as db:
+    mine = settings_module.load()
+    certificate, its_key = mine.tls_client_cert, mine.tls_client_key
+    with Connection(url, key=mine.key, tls_ca=mine.tls_ca, tls_cert=certificate, tls_key=its_key) as db:
         there = {table["name"] for table in db.tables()}
         status = db.status()
         workers = len(status.get("workers", ()))

@@ -13,6 +13,7 @@ import logging
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
+from ipaddress import ip_address
 
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
@@ -21,6 +22,8 @@ GRACE_SECONDS = 10
 """Seconds beyond the read timeout that requests under way have at a stop; then they are cancelled."""
 
 BACKLOG = 2048
+
+_log = logging.getLogger("headrace.start")
 
 
 class StartFailed(HeadraceError):
@@ -41,11 +44,45 @@ def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
 
 
-def address(listening: socket.socket) -> str:
+def address(listening: socket.socket, scheme: str = "http") -> str:
     """The socket's URL on this machine."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_public(listening: socket.socket) -> bool:
+    """Whether other machines reach it."""
+    return not ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
+
+
+LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "::1")
+"""No name server is asked for these: a page under one of them is from this machine."""
+
+
+def hosts_of(settings: Settings, listening: socket.socket) -> list[str]:
+    """The names that requests may have in ``Host``; ``*`` for any."""
+    if not settings.allowed_hosts and is_public(listening):
+        return ["*"]
+    return [*settings.allowed_hosts, *LOOPBACK_NAMES, listening.getsockname()[0], settings.host]
+
+
+def check_exposed(listening: socket.socket, settings: Settings, *, accounts: bool) -> None:
+    """``accounts``: whether there are any.
+
+    :raises StartFailed: others reach this server, and nobody would be asked who they are.
+    """
+    if accounts or not is_public(listening):
+        return
+    host = listening.getsockname()[0]
+    if settings.insecure:
+        _log.warning("whoever reaches %s may read, write and drop everything: there are no accounts (--insecure)", host)
+        return
+    place = f"--data {settings.data}" if settings.zookeeper is None else f"--zookeeper {settings.zookeeper}"
+    raise StartFailed(
+        f"whoever reaches {host} could read, write and drop everything: there are no accounts",
+        hint=f"make an administrator first (headrace admin NAME {place}); or listen on 127.0.0.1; or say --insecure",
+    )
 
 
 class JsonLines(logging.Formatter):

@@ -8,23 +8,42 @@ import socket
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import uvicorn
 
 from api.app import create_app
 from api.doors.asgi import AsgiDoor
 from api.doors.opening import OpeningDoor
+from api.doors.tls import Tls, TlsConnection
 from api.doors.wire_http import WireHttp
 from api.limits import Admission, Limits
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
 from headrace.errors import HeadraceError
-from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
+from headrace.serving.certificates import context_of, read_again
+from headrace.serving.listening import (
+    GRACE_SECONDS,
+    StartFailed,
+    address,
+    check_exposed,
+    hosts_of,
+    listen,
+    log_to_standard_error,
+)
 from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
 from worker.service.cycles import CycleCollector
-from worker.service.system import COUNT_SECONDS, end_at_once, expect_long_lives, give_back_early, stop_signals
+from worker.service.system import (
+    COUNT_SECONDS,
+    end_at_once,
+    expect_long_lives,
+    give_back_early,
+    on_hang_up,
+    stop_signals,
+)
+from zookeeper.accounts import FILE as ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +64,11 @@ class HttpServer(uvicorn.Server):
         url: str,
         started: Callable[[Running], None],
         stopping: Callable[[], None] = lambda: None,
+        reload: Callable[[], None] | None = None,
     ) -> None:
+        """``reload``: called on SIGHUP, which stops the server otherwise."""
         super().__init__(config)
+        self._reload = reload
         self._tell_stopping = stopping
         self._running = Running(url, self._stop)
         self._tell_started = started
@@ -65,6 +87,10 @@ class HttpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         before = {each: signal.signal(each, self.handle_exit) for each in stop_signals()}
+        if self._reload is not None:
+            reloads = on_hang_up(asyncio.get_running_loop(), self._reload, self._stop)
+            was = signal.signal(signal.SIGHUP, lambda *_: reloads())
+            before.setdefault(signal.SIGHUP, was)
         try:
             yield
         finally:
@@ -73,10 +99,10 @@ class HttpServer(uvicorn.Server):
                 signal.signal(each, signal.SIG_DFL if handler is end_at_once else handler)
 
 
-def config(app: object, settings: Settings) -> uvicorn.Config:
+def config(app: object, settings: Settings, tls: Tls | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=WireHttp,
+        http=WireHttp if tls is None else partial(TlsConnection, tls, WireHttp),  # type: ignore[arg-type]
         loop="auto",
         ws="none",
         lifespan="off",
@@ -90,6 +116,7 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
 
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when the deployment serves.
+    With TLS, SIGHUP has the certificate read again.
 
     Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
     finished, and the deployment is closed.
@@ -97,8 +124,11 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     give_back_early()
     log_to_standard_error(settings)
     loop_factory = config(None, settings).get_loop_factory()
-    with listen(settings.host, settings.port) as listening, asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_serve(settings, listening, started))
+    with listen(settings.host, settings.port) as listening:
+        if not (settings.data / ACCOUNTS).exists():  # Now, and not after hours of opening.
+            check_exposed(listening, settings, accounts=False)
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_serve(settings, listening, started))
 
 
 async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
@@ -130,21 +160,27 @@ async def answer(
     Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
     """
     admission = Admission(Limits.of(settings))
+    tls = _tls(settings, admission)
     door = OpeningDoor(opening, admission)
-    http = config(door, settings)
+    http = config(door, settings, tls)
     tasks: list[asyncio.Task[Deployment]] = []
     apps: list[AsgiDoor] = []
     timers: list[asyncio.TimerHandle] = []
 
     async def open_behind(running: Running) -> Deployment:
         try:
-            deployment = await open_it()
+            deployment = await _opened(open_it, listening, settings)
         except BaseException:
             running.stop()
             raise
         if not opening.given_up:
             app = create_app(
-                deployment, admission=admission, slow=settings.slow_request, proxies=settings.trusted_proxy
+                deployment,
+                admission=admission,
+                slow=settings.slow_request,
+                proxies=settings.trusted_proxy,
+                hosts=hosts_of(settings, listening),
+                origins=settings.cors_origins,
             )
             apps.append(app)
             http.loaded_app = app
@@ -165,17 +201,24 @@ async def answer(
             if task.done() and task.exception() is None:
                 task.result().stopping()
 
+    def reload() -> None:
+        if tls is not None:
+            tls.context = read_again(settings, tls.context)
+
     server = HttpServer(
         http,
-        address(listening),
+        address(listening, "http" if tls is None else "https"),
         lambda running: tasks.append(asyncio.create_task(open_behind(running))),
         stopping,
+        None if tls is None else reload,
     )
     try:
         # In a task of its own: it wakes ten times a second, and what opens a deployment need not.
         await asyncio.create_task(server.serve([listening]))
     finally:
         opening.give_up()
+        if tls is not None:
+            tls.close()
         if admission.collector is not None:
             admission.collector.end()
         for timer in timers:
@@ -188,3 +231,23 @@ async def answer(
             except Cancelled:
                 continue
             await deployment.close()
+
+
+def _tls(settings: Settings, admission: Admission) -> Tls | None:
+    """Raises StartFailed."""
+    context = context_of(settings)
+    return None if context is None else Tls(context, admission)
+
+
+async def _opened(
+    open_it: Callable[[], Awaitable[Deployment]], listening: socket.socket, settings: Settings
+) -> Deployment:
+    """The deployment, if it may be reached as it will be. Raises StartFailed, and what keeps it from being opened."""
+    deployment = await open_it()
+    try:
+        accounts = deployment.accounts
+        check_exposed(listening, settings, accounts=accounts is not None and accounts.closed)
+    except BaseException:
+        await deployment.close()
+        raise
+    return deployment

@@ -2,8 +2,9 @@
 
 ::
 
-    CREATE USER [IF NOT EXISTS] name [IDENTIFIED [WITH plugin] BY 'password'] [EXPIRE 'time' | EXPIRE NEVER]
-                [ACCOUNT LOCK | ACCOUNT UNLOCK]                          ALTER USER likewise
+    CREATE USER [IF NOT EXISTS] name
+                [IDENTIFIED [WITH plugin] BY 'password' | IDENTIFIED WITH ssl_certificate {CN | SAN} 'name']
+                [EXPIRE 'time' | EXPIRE NEVER] [ACCOUNT LOCK | ACCOUNT UNLOCK]              ALTER USER likewise
     DROP USER [IF EXISTS] name, …          CREATE ROLE [IF NOT EXISTS] name, …          DROP ROLE [IF EXISTS] name, …
     GRANT right, … ON {name | *} TO account, … [WITH GRANT OPTION]       GRANT role, … TO account, …
     REVOKE right, … ON {name | *} FROM account, …                        REVOKE role, … FROM account, …
@@ -23,6 +24,10 @@ from domains.errors import SqlSyntaxError, Unsupported
 from migrations.parse.syntax import Token, TokenType
 
 PLUGINS = ("caching_sha2_password", "mysql_native_password")
+CERTIFICATE = "ssl_certificate"
+"""ClickHouse's word for accounts that certificates of clients prove, and its grammar."""
+ALTERNATIVES = ("URI", "EMAIL", "DNS")
+"""The kinds of names that a certificate has beside its subject."""
 NEVER = ""
 """The time of what does not expire."""
 
@@ -34,6 +39,8 @@ class AccountOptions:
     password: str | None = field(default=None, repr=False)
     plugin: str | None = None
     """One of MySQL's, whose verifier is to be kept too."""
+    certificate: str | None = None
+    """The name that the account's certificate has: ``CN:app``, ``URI:spiffe://example/app``."""
     expires: str | None = None
     """``2027-01-31 08:00:00`` in UTC, or :data:`NEVER`."""
     locked: bool | None = None
@@ -225,15 +232,19 @@ class _Reader:
         return tuple(found)
 
     def options(self) -> AccountOptions:
-        password = plugin = expires = locked = None
+        password = plugin = certificate = expires = locked = None
         while self.at < len(self._tokens):
             if self.takes("IDENTIFIED"):
                 if self.takes("WITH"):
                     plugin = self.name("a plugin").lower()
-                    if plugin not in PLUGINS:
-                        raise Unsupported(f'the plugin "{plugin}"', hint=f"{' and '.join(PLUGINS)} are there")
-                self.expect("BY")
-                password = self.text("a password")
+                    if plugin not in (*PLUGINS, CERTIFICATE):
+                        known = ", ".join((*PLUGINS, CERTIFICATE))
+                        raise Unsupported(f'the plugin "{plugin}"', hint=f"{known} are there")
+                if plugin == CERTIFICATE:
+                    plugin, password, certificate = None, None, self.certificate()
+                else:
+                    self.expect("BY")
+                    password, certificate = self.text("a password"), None
             elif self.takes("EXPIRE", "NEVER"):
                 expires = NEVER
             elif self.takes("EXPIRE"):
@@ -244,7 +255,19 @@ class _Reader:
                 locked = False
             else:
                 raise self.unexpected("IDENTIFIED BY, EXPIRE or ACCOUNT LOCK")
-        return AccountOptions(password, plugin, expires, locked)
+        return AccountOptions(password, plugin, certificate, expires, locked)
+
+    def certificate(self) -> str:
+        """``CN 'app'`` or ``SAN 'URI:spiffe://example/app'``."""
+        if self.takes("CN"):
+            return f"CN:{self.text('the common name of the subject')}"
+        self.expect("SAN")
+        kind, colon, name = self.text("an alternative name").partition(":")
+        if kind.upper() not in ALTERNATIVES or not colon or not name:
+            raise Unsupported(
+                "this alternative name of a certificate", hint=f"'{ALTERNATIVES[0]}:…'; {', '.join(ALTERNATIVES)} count"
+            )
+        return f"{kind.upper()}:{name}"
 
     def rights(self) -> list[str]:
         """Words between commas, up to ON, TO or FROM."""

@@ -6,14 +6,19 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from ssl import SSLContext
 from typing import Any
 
 import uvicorn
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
+from api.doors.browsers import answering_pages
+from api.doors.tls import Tls, TlsConnection
 from api.doors.wire_http import WireHttp
 from api.limits import Admission, Limits
+from controller.access.keeper import Keeper
 from headrace.serving.server import config as server_config
 from headrace.settings import Settings
 
@@ -32,6 +37,9 @@ class Site:
         self.deployment = deployment
         self.ways = ways
         """Requests that went the long way."""
+        self.tls: Tls | None = None
+        self.ssl: SSLContext | None = None
+        """With which it is spoken to; None: plainly."""
         self.port: int = server.servers[0].sockets[0].getsockname()[1]
 
     def hold_inserts(self) -> asyncio.Event:
@@ -47,7 +55,7 @@ class Site:
 
     async def say(self, *parts: bytes, answers: int) -> list[bytes]:
         """What it answers to the parts, each sent by itself, without the date."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.ssl)
         async with asyncio.timeout(WITHIN):
             for part in parts:
                 writer.write(part)
@@ -68,11 +76,20 @@ async def one_answer(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def served(
-    protocol: type[asyncio.Protocol] = WireHttp, limits: Limits | None = None, **settings: Any
+    protocol: type[asyncio.Protocol] = WireHttp,
+    limits: Limits | None = None,
+    tls: tuple[SSLContext, SSLContext] | None = None,
+    hosts: Sequence[str] = ("*",),
+    origins: Sequence[str] = (),
+    keeper: Keeper | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Site]:
+    """``tls``: the server's, and its clients'."""
     deployment = FakeDeployment()
     await deployment.execute(SCHEMA)
-    app, ways = create_app(deployment, admission=Admission(limits or Limits(max_body_size=20_000))), []
+    deployment.accounts = keeper
+    admission = Admission(limits or Limits(max_body_size=20_000))
+    app, ways = create_app(deployment, admission=admission, hosts=hosts, origins=origins), []
     real = app._route
 
     async def counted(scope: Any, receive: Any, send: Any) -> None:
@@ -80,10 +97,13 @@ async def served(
             ways.append(scope["path"])
         await real(scope, receive, send)
 
-    app._routed = counted
+    app._routed = answering_pages(counted, origins)
     config = server_config(app, Settings())
     assert config.http is WireHttp
     config.http, config.port = protocol, 0
+    below = None if tls is None else Tls(tls[0], admission)
+    if below is not None:
+        config.http = partial(TlsConnection, below, protocol)
     for name, value in settings.items():
         setattr(config, name, value)
     server = uvicorn.Server(config)
@@ -91,10 +111,14 @@ async def served(
     server.lifespan = config.lifespan_class(config)
     await server.startup()
     await server.on_tick(0)
+    site = Site(server, deployment, ways)
+    site.ssl, site.tls = None if tls is None else tls[1], below
     try:
-        yield Site(server, deployment, ways)
+        yield site
     finally:
         await server.shutdown()
+        if below is not None:
+            below.close()
 
 
 def asked(line: str, body: bytes = b"", headers: Sequence[str] = ()) -> bytes:

@@ -217,11 +217,11 @@ def test_request_lines_of_the_short_way() -> None:
 
 
 def test_blocks_of_headers_of_the_short_way() -> None:
-    assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False, authorization=None)
-    assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False, authorization=None)
-    assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True, authorization=None)
+    assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False, authorization=None, host=b"x")
+    assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False, authorization=None, host=b"x")
+    assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True, authorization=None, host=b"x")
     asks = b"host: x\r\nAuthorization: Bearer hrk_Aa"
-    assert head_of(asks) == Head(0, is_last=False, authorization=b"Bearer hrk_Aa")
+    assert head_of(asks) == Head(0, is_last=False, authorization=b"Bearer hrk_Aa", host=b"x")
     for block in (
         b"host: x\r\nContent-Length: 1\r\ncontent-length: 1",
         b"Expect: 100-continue",

@@ -26,7 +26,7 @@ import resource
 import signal
 import stat
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
 
@@ -227,6 +227,27 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     """SIGINT (Ctrl-C), SIGTERM, and SIGHUP (a closed terminal) unless nohup ignores it."""
     closed = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGINT, signal.SIGTERM, *closed)
+
+
+def on_hang_up(
+    loop: asyncio.AbstractEventLoop, reload: Callable[[], None], stop: Callable[[], None]
+) -> Callable[[], None]:
+    """What SIGHUP does to a process that has something to read again: that, unless the terminal that it was started on
+    is closed. Then it ends, as all that was started there. Call it before the signal can come."""
+    started_on_one = _has_terminal()
+
+    def hung_up() -> None:
+        loop.call_soon_threadsafe(stop if started_on_one and not _has_terminal() else reload)
+
+    return hung_up
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace_client.connection import Connection
     from headrace_client.encoding import all_of, each, first
     from headrace_client.results import Column, Progress, Record, Result, Written
+    from headrace_client.session import FileName
     from headrace_client.tokens import Token
 
 __all__ = [
@@ -61,14 +62,29 @@ def connect(
     raw: bool = False,
     key: str | None = None,
     login: tuple[str, str] | None = None,
+    tls_ca: FileName = None,
+    tls_cert: FileName = None,
+    tls_key: FileName = None,
 ) -> Connection:
     """A blocking client of the server at ``url``. Nothing is sent before the first call.
 
     ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON. ``key``: an API key, where
-    the server has accounts; ``login``: name and password instead."""
+    the server has accounts; ``login``: name and password instead. ``tls_ca``: a file of certificates to trust in place
+    of the usual ones (or the variable ``SSL_CERT_FILE``); ``tls_cert``, ``tls_key``: files of the certificate that
+    proves who asks, and of its key."""
     from headrace_client.connection import Connection
 
-    return Connection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw, key=key, login=login)
+    return Connection(
+        url,
+        read_your_writes=read_your_writes,
+        timeout=timeout,
+        raw=raw,
+        key=key,
+        login=login,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
 
 
 def connect_async(
@@ -79,11 +95,24 @@ def connect_async(
     raw: bool = False,
     key: str | None = None,
     login: tuple[str, str] | None = None,
+    tls_ca: FileName = None,
+    tls_cert: FileName = None,
+    tls_key: FileName = None,
 ) -> AsyncConnection:
     """The same to be awaited: ``async with connect_async(url) as db: await db.view("V").lookup(id=7)``."""
     from headrace_client.async_connection import AsyncConnection
 
-    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw, key=key, login=login)
+    return AsyncConnection(
+        url,
+        read_your_writes=read_your_writes,
+        timeout=timeout,
+        raw=raw,
+        key=key,
+        login=login,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
 from headrace_client.results import Progress, Record, Result, Written
-from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options, proof_of
+from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, FileName, Session, options, proof_of
 from headrace_client.tokens import Token
 
 
@@ -29,16 +29,21 @@ class Connection:
         raw: bool = False,
         key: str | None = None,
         login: tuple[str, str] | None = None,
+        tls_ca: FileName = None,
+        tls_cert: FileName = None,
+        tls_key: FileName = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds.
 
         ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON.
 
-        ``key``: an API key, where the server has accounts; ``login``: name and password instead."""
+        ``key``: an API key, where the server has accounts; ``login``: name and password instead. ``tls_ca``: a file
+        with the certificates that are trusted in place of the usual ones; ``tls_cert``, ``tls_key``: files of a
+        certificate to show, and of its key."""
         self._session = Session(url, read_your_writes, raw=raw, proof=proof_of(key, login))
         with self._session.translated():
-            self._http = httpx.Client(transport=transport, **options(url, timeout))
+            self._http = httpx.Client(transport=transport, **options(url, timeout, tls_ca, tls_cert, tls_key))
         self._shares = False
 
     def __enter__(self) -> Self:

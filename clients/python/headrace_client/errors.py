@@ -17,6 +17,7 @@
     ├── Forbidden                  403  the account has no right to it
     ├── NotFound                   404  no such view, table, migration
     ├── BadRequest                 400  the request's shape is wrong (keys, tokens, JSON)
+    │   └── HostNotAllowed         421  its header Host is no name of the server
     ├── ReadTimeout                504  the answer or the token's position was not reached in time
     ├── LimitExceeded              413  a named limit was passed
     │   ├── UrlTooLong             414  of a request's first line
@@ -143,6 +144,12 @@ class Forbidden(HeadraceError):
 
 class BadRequest(HeadraceError):
     code = "bad_request"
+
+
+class HostNotAllowed(BadRequest):
+    """The server does not answer to this name: a page may have a browser ask it by a name of its own."""
+
+    code = "host_not_allowed"
 
 
 class ReadTimeout(HeadraceError):
@@ -297,7 +304,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
-        *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault),
+        *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )
@@ -330,6 +337,7 @@ _BY_STATUS: dict[int, type[HeadraceError]] = {
     408: RequestTooSlow,
     413: LimitExceeded,
     414: UrlTooLong,
+    421: HostNotAllowed,
     422: Unsupported,
     429: TooManyRequests,
     431: HeadersTooLarge,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from headrace_client.errors import BadRequest, ConnectionFailed
 from headrace_client.results import Result, Written
 from headrace_client.tokens import Clock, Token
 
+FileName = str | os.PathLike[str] | None
 CONNECT_SECONDS = 5.0
 FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
 """Between two looks at a migration: short at first, as most are done at once; not longer than a watcher notices."""
@@ -70,6 +73,9 @@ class Session:
         try:
             yield
         except httpx.ConnectError as error:
+            wrong = _wrong_with_tls(error)
+            if wrong is not None:
+                raise ConnectionFailed(f"no TLS with {self.url}: {wrong[0]}", hint=wrong[1]) from error
             raise ConnectionFailed(
                 f"no server answers at {self.url}", hint='start one with "headrace serve"'
             ) from error
@@ -95,7 +101,22 @@ def proof_of(key: str | None, login: tuple[str, str] | None) -> str | None:
     return f"Bearer {key}"
 
 
-def options(url: str, timeout: float) -> dict[str, Any]:
+def _wrong_with_tls(error: httpx.ConnectError) -> tuple[str, str] | None:
+    """What the handshake met, and what to do; None: it was none."""
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, ssl.SSLError):
+        behind = behind.__cause__ or behind.__context__
+    if isinstance(behind, ssl.SSLCertVerificationError):
+        return behind.verify_message, "tls_ca (HEADRACE_TLS_CA for commands) names the file of a CA of one's own"
+    if behind is None:
+        return None
+    reason = (behind.reason or str(behind)).lower().replace("_", " ")
+    return reason, "does the server speak TLS there? write http:// if not"
+
+
+def options(
+    url: str, timeout: float, ca: FileName = None, certificate: FileName = None, key: FileName = None
+) -> dict[str, Any]:
     """The arguments of both of httpx's clients.
 
     Proxies of the environment are for the web, not for a database. Reading the certificates for TLS takes tens of
@@ -105,5 +126,23 @@ def options(url: str, timeout: float) -> dict[str, Any]:
         "base_url": url,
         "timeout": httpx.Timeout(timeout, connect=CONNECT_SECONDS),
         "trust_env": False,
-        "verify": not url.startswith("http://"),
+        "verify": False if url.startswith("http://") else _trusting(ca, certificate, key),
     }
+
+
+def _trusting(ca: FileName, certificate: FileName, key: FileName) -> ssl.SSLContext:
+    """Trusts the CAs of the file ``ca``, else those of ``SSL_CERT_FILE``, else those of the web. Raises BadRequest."""
+    try:
+        context = httpx.create_ssl_context() if ca is None else ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise BadRequest(
+            f'cannot take the certificates "{ca or "of SSL_CERT_FILE"}": {error.strerror or error}'
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key)
+        except OSError as error:
+            what = f'the certificate "{certificate}" with the key "{key or certificate}"'
+            raise BadRequest(f"cannot take {what}: {error.strerror or error}") from error
+    return context
