@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,8 +57,7 @@ async def _let_in(settings: Settings, name: str, password: str) -> None:
     authority = None
     store: AccountStore
     if settings.zookeeper is None:
-        if not settings.data.is_dir():
-            raise BadRequest(f'there is no data directory "{settings.data}"', hint="--data DIR, or --zookeeper HOSTS")
+        _make(settings.data)
         store = FileAccounts(settings.data)
     else:
         from zookeeper.kazoo_authority import KazooAuthority
@@ -77,6 +77,20 @@ async def _let_in(settings: Settings, name: str, password: str) -> None:
         await keeper.close()
         if authority is not None:
             await authority.close()
+
+
+def _make(data: Path) -> None:
+    """A server that others reach wants its administrator before its first start."""
+    if data.is_dir():
+        return
+    try:
+        data.mkdir(mode=0o700)
+    except OSError as error:
+        raise BadRequest(
+            f'there is no data directory "{data}", and it cannot be made: {error.strerror}',
+            hint="--data DIR, or --zookeeper HOSTS",
+        ) from error
+    typer.echo(f'there was no data directory "{data}": it is made, for a server that is to be started with it')
 
 
 key = typer.Typer(name="key", help="API keys, which applications and commands send instead of a password.")

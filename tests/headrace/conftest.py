@@ -65,7 +65,7 @@ def launching(kind: str, tmp_path: Path) -> Iterator[Launch]:
         process = Process(kind, ["serve", *where, *port, *arguments], environment)
         started.append(process)
         if wait:
-            process.url = process.read_until(r"answers at (http://\S+)")[1]
+            process.url = process.read_until(r"answers at (https?://\S+)")[1]
         return process
 
     yield start

@@ -30,7 +30,7 @@ class Authority:
         self,
         file: str,
         common: str = "server",
-        names: tuple[x509.GeneralName, ...] = (),
+        names: tuple[x509.GeneralName, ...] | None = None,
         lasts: timedelta = DAY,
     ) -> tuple[Path, Path]:
         """The files of a new certificate and of its key: of a server on this machine, or with ``names`` of a client."""
