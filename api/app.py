@@ -17,7 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 
 from api.dependencies import FOR_ALL, undeclared
 from api.doors.asgi import AsgiDoor
-from api.doors.browsers import ANY, Hosts
+from api.doors.browsers import ANY, AllowedHosts
 from api.endpoints import Endpoints, RequestMetrics
 from api.gate import Gate
 from api.limits import Admission, Limits
@@ -58,7 +58,7 @@ def create_app(
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
     authentication = Authentication(None if trusted else deployment.accounts)
-    endpoints = Endpoints(deployment, requests, admission, authentication, Hosts(hosts))
+    endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts))
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
         title="Headrace",

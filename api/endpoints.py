@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace_client import tokens
 
-from api.doors.browsers import Hosts
+from api.doors.browsers import AllowedHosts
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
 from api.lookups.lookups import LookupAnswers, LookupCalls, Typed, parse_keys, parse_lookups, parse_query
@@ -160,12 +160,14 @@ class Endpoints:
         requests: RequestMetrics,
         admission: Admission,
         authentication: Authentication,
-        hosts: Hosts | None = None,
+        hosts: AllowedHosts | None = None,
     ) -> None:
         """``hosts``: the names that are answered; all, if not given."""
         self.admission = admission
         self.authentication = authentication
-        self.hosts = hosts or Hosts()
+        self.hosts = hosts or AllowedHosts()
+        self.admitted = self.hosts.admitted
+        """The values of ``Host`` that were found to be allowed; None: all are. A hit looks here, and calls nothing."""
         self.max_body = admission.limits.max_body_size
         self.beside = ChildPool()
         """The processes beside that read long bodies and texts."""

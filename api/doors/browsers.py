@@ -5,8 +5,8 @@ settings move that line:
 
 * **Hosts** (``allowed_hosts``). A page of ``evil.example`` may have that name's address changed to 127.0.0.1 once it is
   loaded (DNS rebinding): then this server is the page's own origin. Its requests still carry ``Host: evil.example``,
-  and a request whose host is not one of the server's names is refused, with 421 (RFC 9110, 15.5.20). A name's bytes are
-  looked at once for a connection (``WireHttp``), and anew when a request has others.
+  and a request whose host is not one of the server's names is refused, with 421 (RFC 9110, 15.5.20). The bytes of a
+  header that was admitted are remembered, so that a hit has no name to look at.
 * **Origins** (``cors_origins``). Pages of these may call and read what their users may (CORS, by Starlette's
   middleware). A request with ``Origin`` always takes the long way, so there is one place that answers them.
 
@@ -27,6 +27,8 @@ from domains.errors import HeadraceError, HostNotAllowed
 
 ANY = "*"
 PROBES = (LIVE, READY)
+ADMITTED_MAX = 1_000
+"""Headers that are remembered: a name below ``*.example.com`` may be any."""
 
 READ_HEADERS = ("headrace-types", "location", "retry-after")
 """Answers' headers that a page may read, beside those that it always may."""
@@ -34,24 +36,31 @@ SENT_HEADERS = ("authorization", "content-type", "headrace-token")
 PREFLIGHT_SECONDS = 600
 
 
-class Hosts:
+class AllowedHosts:
     """The names that this server answers to: exact ones, and ``*.example.com`` for all below a name."""
 
     def __init__(self, names: Sequence[str] = (ANY,)) -> None:
-        self._any = ANY in names
+        self.admitted: set[bytes | None] | None = None if ANY in names else {None}
+        """Headers that were admitted, as they came or in small letters; None: any is."""
         self._names = frozenset(map(_bare, (each for each in names if not each.startswith("*."))))
         self._below = tuple(each[1:].lower() for each in names if each.startswith("*."))
 
     def admit(self, header: bytes | None) -> bool:
         """``header``: the request's ``Host``. No browser leaves it out, so one that is missing tells of no page."""
-        if self._any or header is None:
+        if self.admitted is None or header in self.admitted:
             return True
+        assert header is not None
         name = _without_port(header.decode("latin-1"))
-        return name in self._names or name.endswith(self._below)
+        if name not in self._names and not name.endswith(self._below):
+            return False
+        if len(self.admitted) >= ADMITTED_MAX:
+            self.admitted.clear()
+        self.admitted |= {None, header.lower()}
+        return True
 
     def check(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> None:
         """:raises HostNotAllowed:"""
-        if self._any or path in PROBES:
+        if self.admitted is None or path in PROBES:
             return
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) > 1 or not self.admit(hosts[0] if hosts else None):

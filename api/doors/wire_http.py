@@ -7,8 +7,8 @@ header by header: 25 µs, where a look-up that hits takes five. So ``WireHttp`` 
                      └── no ──► HttpProtocol: parser, scope, task, ASGI          └── has to wait: a task
 
 uvicorn's own parser decides once for each block of headers whether they are usual, and the answer is remembered:
-clients send the same headers again and again. Who asks has to be known, too: what is not verified yet takes the long
-way. A header that means more than the body's length or the connection's end
+clients send the same headers again and again. Who asks has to be known, too, and by which name: what is not verified
+yet takes the long way. A header that means more than the body's length or the connection's end
 (a token, an origin, ``expect``) takes the long way, and so does a body that arrives in pieces. Both ways give the same
 answers byte for byte, but for the order of what uvicorn adds.
 
@@ -135,8 +135,6 @@ class WireHttp(HttpProtocol):
     """What came after these passed a limit, and so does what still comes."""
     _closing = False
     """The answer under way is the last one."""
-    _host: bytes | None = b"\n"
-    """By which name this server was reached last, and answers to it."""
     _used = False
     """Since the timer for idle connections was set. It is not set anew with each request."""
 
@@ -200,10 +198,8 @@ class WireHttp(HttpProtocol):
         head = None if target is None else head_of(data[line_end + 2 : head_end])
         if target is None or head is None:
             return None
-        if head.host != self._host:  # One look for a connection, mostly.
-            if not endpoints.hosts.admit(head.host):
-                return None
-            self._host = head.host
+        if endpoints.admitted is not None and head.host not in endpoints.admitted:
+            return None
         body_end = head_end + 4 + head.length
         session = endpoints.known(head.authorization or self.certificate)
         if session is None:

@@ -155,12 +155,11 @@ async def answer(
     opening: Opening,
     open_it: Callable[[], Awaitable[Deployment]],
 ) -> None:
-    """Answer from the first moment on: how far the start is, and once a deployment is open, for that.
-
-    Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
-    """
+    """Answer from the first moment on: how far the start is, and once a deployment is open, for that. Raises what keeps
+    it from being opened. A stop before that gives the start up, which is no error."""
     admission = Admission(Limits.of(settings))
-    tls = _tls(settings, admission)
+    context = context_of(settings)
+    tls = None if context is None else Tls(context, admission)
     door = OpeningDoor(opening, admission)
     http = config(door, settings, tls)
     tasks: list[asyncio.Task[Deployment]] = []
@@ -174,16 +173,8 @@ async def answer(
             running.stop()
             raise
         if not opening.given_up:
-            app = create_app(
-                deployment,
-                admission=admission,
-                slow=settings.slow_request,
-                proxies=settings.trusted_proxy,
-                hosts=hosts_of(settings, listening),
-                origins=settings.cors_origins,
-            )
+            app = http.loaded_app = _app(deployment, admission, settings, listening)
             apps.append(app)
-            http.loaded_app = app
             door.end(app)
             _collect(admission)
             count(deployment)
@@ -201,16 +192,12 @@ async def answer(
             if task.done() and task.exception() is None:
                 task.result().stopping()
 
-    def reload() -> None:
-        if tls is not None:
-            tls.context = read_again(settings, tls.context)
-
     server = HttpServer(
         http,
         address(listening, "http" if tls is None else "https"),
         lambda running: tasks.append(asyncio.create_task(open_behind(running))),
         stopping,
-        None if tls is None else reload,
+        None if tls is None else partial(_read_again, settings, tls),
     )
     try:
         # In a task of its own: it wakes ten times a second, and what opens a deployment need not.
@@ -233,10 +220,19 @@ async def answer(
             await deployment.close()
 
 
-def _tls(settings: Settings, admission: Admission) -> Tls | None:
-    """Raises StartFailed."""
-    context = context_of(settings)
-    return None if context is None else Tls(context, admission)
+def _read_again(settings: Settings, tls: Tls) -> None:
+    tls.context = read_again(settings, tls.context)
+
+
+def _app(deployment: Deployment, admission: Admission, settings: Settings, listening: socket.socket) -> AsgiDoor:
+    return create_app(
+        deployment,
+        admission=admission,
+        slow=settings.slow_request,
+        proxies=settings.trusted_proxy,
+        hosts=hosts_of(settings, listening),
+        origins=settings.cors_origins,
+    )
 
 
 async def _opened(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from served_bytes import INSERT, STATUS, Site, asked, served
 
-from api.doors.browsers import Hosts
+from api.doors.browsers import AllowedHosts
 from api.doors.http_protocol import HttpProtocol
 from api.doors.wire_http import WireHttp
 
@@ -64,8 +64,8 @@ def headers_of(answer: bytes) -> dict[str, str]:
     ],
 )
 def test_names(host: str, admitted: bool) -> None:
-    assert Hosts(OWN).admit(host.encode("latin-1")) == admitted
-    assert Hosts().admit(host.encode("latin-1"))
+    assert AllowedHosts(OWN).admit(host.encode("latin-1")) == admitted
+    assert AllowedHosts().admit(host.encode("latin-1"))
 
 
 async def test_another_name_is_refused_on_both_ways(protocol: Any) -> None:
@@ -97,11 +97,27 @@ async def test_probes_are_answered_for_any_name(protocol: Any) -> None:
 
 async def test_hits_by_a_known_name_stay_on_the_short_way() -> None:
     async with served(hosts=OWN) as site:
-        await site.say(*[to("app.example")] * 3, to("a.inner.example"), to("app.example:80"), answers=5)
+        known = [to("app.example"), to("a.inner.example"), to("APP.example:80")]
+        for each in known:
+            await site.say(each, answers=1)
+        assert len(site.ways) == 3
+        site.ways.clear()
+        await site.say(*known * 3, answers=9)
         assert site.ways == []
-        await site.say(to("evil.example"), answers=1)
-        await site.say(to("app.example"), answers=1)
-        assert site.ways == ["/v1/views/ById"]
+        for _ in range(2):
+            (answer,) = await site.say(to("evil.example"), answers=1)
+            assert status(answer) == 421
+        assert len(site.ways) == 2
+
+
+def test_names_that_are_remembered_are_few() -> None:
+    hosts = AllowedHosts(OWN)
+    for number in range(3_000):
+        assert hosts.admit(b"%d.inner.example" % number)
+        assert not hosts.admit(b"%d.evil.example" % number)
+    assert hosts.admitted is not None
+    assert len(hosts.admitted) <= 1_000
+    assert hosts.admit(None)
 
 
 # --- origins --------------------------------------------------------------------------------------------------------

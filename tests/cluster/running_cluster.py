@@ -31,7 +31,7 @@ class Running(ToldProcess):
         super().__init__([*program, "up", "--data", str(data), *port, *arguments], patient, data.parent)
 
     def serves(self) -> Running:
-        self.url = self.read_until(r"answers at (http://\S+)")[1]
+        self.url = self.read_until(r"answers at (https?://\S+)")[1]
         self.read_until("stop with Ctrl-C")
         return self
 

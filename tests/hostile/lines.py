@@ -50,7 +50,9 @@ async def answer(target: Target, reader: asyncio.StreamReader) -> None:
 async def post(target: Target, path: str, body: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port, limit=2**26)
     try:
-        writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (path.encode(), len(body)) + body)
+        writer.write(
+            b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+        )
         await answer(target, reader)
     finally:
         writer.close()
@@ -117,7 +119,7 @@ async def references(target: Target) -> None:
 
 async def unread(target: Target) -> None:
     """Requests one behind the other, whose answers nobody reads."""
-    page = b"GET /v1/views/Wide?id=1 HTTP/1.1\r\nhost: x\r\n\r\n"
+    page = b"GET /v1/views/Wide?id=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
     while True:
         _, writer = await asyncio.open_connection("127.0.0.1", target.port)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -136,7 +138,7 @@ async def unread(target: Target) -> None:
 async def pipelined(target: Target) -> None:
     """A thousand writes in one piece."""
     body = b'{"rows":[{"a":1,"b":1}]}'
-    one = b"POST /v1/tables/bag/rows HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    one = b"POST /v1/tables/bag/rows HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     while True:
         reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
         writer.write(one * 1_000)
@@ -171,7 +173,7 @@ async def unfinished(target: Target) -> None:
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
-        writer.write(b"POST /v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: 32000000\r\n\r\n")
+        writer.write(b"POST /v1/sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: 32000000\r\n\r\n")
         try:
             for _ in range(31):
                 writer.write(b" " * 1_000_000)
@@ -190,7 +192,7 @@ async def dripping(target: Target) -> None:
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
-        writer.write(b"POST /v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n")
+        writer.write(b"POST /v1/sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3000\r\n\r\n")
         try:
             coming = asyncio.ensure_future(answer(target, reader))
             while not coming.done():

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-PAGE = b"GET /v1/views/V?id=1 HTTP/1.1\r\nhost: x\r\n\r\n"
+PAGE = b"GET /v1/views/V?id=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
 PAUSE_SECONDS = 0.01
 
 
