@@ -39,7 +39,8 @@ def settings_of(words: list[str]) -> Settings:
     """What the command makes of its command line, the environment and the settings file."""
     command: Any = typer.main.get_command(app)
     context = command.commands[words[0]].make_context(words[0], words[1:])
-    given = {name: value for name, value in context.params.items() if name in Settings.model_fields}
+    # A flag that may stand several times, and does not, is an empty tuple here; the command has None.
+    given = {name: value or None for name, value in context.params.items() if name in Settings.model_fields}
     return load(context.params["config"], **given)
 
 
