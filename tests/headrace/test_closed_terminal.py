@@ -12,6 +12,7 @@ import termios
 import time
 from pathlib import Path
 
+from tests.kit.certificates import Authority
 from tests.told_process import ROOT
 
 SECONDS = 120.0
@@ -51,3 +52,12 @@ def test_serve_stops_in_order(tmp_path: Path) -> None:
 def test_the_demo_stops_in_order(tmp_path: Path) -> None:
     options = ("--data", str(tmp_path / "data"), "--port", "0", "--scale", "0.01")
     assert on_a_terminal("demo", *options, until=b"Ctrl-C") == 0
+
+
+def test_a_server_with_a_certificate_to_read_again_stops_with_its_terminal(tmp_path: Path) -> None:
+    """SIGHUP means both; whose terminal is gone wants no certificate."""
+    certificate, key = Authority(tmp_path).certificate("server")
+    files = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    assert (
+        on_a_terminal("serve", "--data", str(tmp_path / "data"), "--port", "0", *files, until=b"stop with Ctrl-C") == 0
+    )

@@ -108,7 +108,6 @@ def test_each_setting_has_the_flags_that_are_documented() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `(--[\w-]+)[^`]*`((?: of [^|]*)?) \| `HEADRACE_(\w+)` \|", text, re.M)
     of_clients = {"key", "tls_ca", "tls_client_cert", "tls_client_key"}  # They have no flag.
-    assert all(f"| `{name}` | | `HEADRACE_{name.upper()}` |" in text for name in of_clients)
     assert {name for name, *_ in rows} == set(Settings.model_fields) - of_clients
     for name, flag, where, variable in rows:
         assert variable == name.upper()

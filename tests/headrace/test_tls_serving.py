@@ -212,6 +212,20 @@ def test_others_are_not_let_in_without_accounts(launch_local: Launch, tmp_path: 
     assert httpx.get(f"{process.url}/v1/tables", timeout=WITHIN).status_code == 401
 
 
+def test_the_administrator_may_come_before_the_first_start(launch_local: Launch, tmp_path: Path) -> None:
+    words = ["admin", "ann", "--data", str(tmp_path / "data")]
+    made = CliRunner().invoke(app, words, input="a long password\n")
+    assert made.exit_code == 0, made.output
+    assert "it is made" in made.output
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    process = launch_local("--host", "0.0.0.0")
+    with connect(process.url, login=("ann", "a long password")) as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    words[-1] = str(tmp_path / "nowhere" / "data")
+    refused = CliRunner().invoke(app, words, input="a long password\n")
+    assert "there is no data directory" in str(refused.exception)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
 def test_on_loopback_it_is_open_and_answers_to_its_own_names(launch_fake: Launch, host: str) -> None:
     process = launch_fake("--host", host)
