@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 
+from api.auditing import HttpAudit
 from api.dependencies import FOR_ALL, undeclared
 from api.doors.asgi import AsgiDoor
 from api.doors.browsers import ANY, AllowedHosts
@@ -58,7 +59,8 @@ def create_app(
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
     authentication = Authentication(None if trusted else deployment.accounts)
-    endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts))
+    audit = None if deployment.audit is None else HttpAudit(deployment.audit)
+    endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts), audit)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
         title="Headrace",
@@ -71,14 +73,17 @@ def create_app(
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
-    fastapi.state.metrics = Metrics(deployment, requests, admission, {"authentication": authentication.status})
+    beside = {"authentication": authentication.status}
+    if deployment.audit is not None:
+        beside["audit"] = deployment.audit.status
+    fastapi.state.metrics = Metrics(deployment, requests, admission, beside)
     for router in (*ROUTERS, pages):
         fastapi.include_router(router)
     silent = undeclared([*fastapi.routes, *(route for router in (*ROUTERS, pages) for route in router.routes)])
     assert not silent, f"routes that do not say who may ask them: {', '.join(silent)}"
     fastapi.add_middleware(Gate, requests=requests, admission=admission)
     answer_errors(fastapi)
-    return AsgiDoor(fastapi, endpoints, requests, proxies, origins)
+    return AsgiDoor(fastapi, endpoints, requests, proxies, origins, audit)
 
 
 # The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.

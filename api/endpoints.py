@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter, time
-from typing import Any
+from typing import Any, Protocol
 
 from headrace_client import tokens
 
@@ -93,6 +93,21 @@ class RequestMetrics:
         return times
 
 
+class CallAudit(Protocol):
+    """See :class:`api.auditing.HttpAudit`."""
+
+    def audited(self, call: EndpointCall) -> EndpointCall:
+        """The call as it is to be asked instead."""
+
+    def refused(
+        self, route: str, answer: Answer, address: str, session: Caller | None, asked: tuple[str, bytes]
+    ) -> None:
+        """An answer that may be a refusal, to the name in the path and the body."""
+
+    def turned_away(self, address: str, error: HeadraceError) -> None:
+        """A connection or request was, before it was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndpointCall:
     """One endpoint."""
@@ -105,6 +120,7 @@ class EndpointCall:
     privilege: Privilege | None
     """What it needs on the view or table that it names; None: that is in its body, and ``work`` checks it."""
     admission: Admission
+    audit: CallAudit | None = None
 
     def done(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         """What ``work`` answers, where the session may ask it. Raises what it raises, Unauthenticated, Forbidden."""
@@ -116,9 +132,11 @@ class EndpointCall:
         return self.work(name, query, body, token, session)
 
     def begin(
-        self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller
+        self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller, address: str = ""
     ) -> Answer | Coroutine[Any, Any, Answer]:
-        """An answer that is there at once, or what awaits it. An exception becomes an answer, too."""
+        """An answer that is there at once, or what awaits it. An exception becomes an answer, too.
+
+        ``address``: where the request comes from, for an audit log."""
         started = perf_counter()
         try:
             # A hit has its right looked up here: two calls less.
@@ -129,22 +147,33 @@ class EndpointCall:
                     found.close()
                     raise self.admission.too_many_waiting()
                 self.admission.waiting += 1
-                return self._awaited(found, started, name or without_body(body[:500].decode("utf-8", "replace")))
+                asked = None if self.audit is None else (address, session, (name, body[: LONG_BODY + 1]))
+                return self._awaited(found, started, name or without_body(body[:500].decode("utf-8", "replace")), asked)
             if len(found[0]) > self.admission.limits.max_answer_size:
                 self.admission.check_answer(len(found[0]))
             answer = (200, *found)
         except Exception as error:
             answer = (*describe(error, self.route), b"")
+            if self.audit is not None:
+                self.audit.refused(self.route, answer, address, session, (name, body))
         self.times.add(answer[0], perf_counter() - started)
         return answer
 
-    async def _awaited(self, coming: Awaitable[Typed], started: float, about: str) -> Answer:
+    async def _awaited(
+        self,
+        coming: Awaitable[Typed],
+        started: float,
+        about: str,
+        asked: tuple[str, Caller, tuple[str, bytes]] | None,
+    ) -> Answer:
         try:
             answer = (200, *await coming)
             if len(answer[1]) > self.admission.limits.max_answer_size:
                 self.admission.check_answer(len(answer[1]))
         except Exception as error:
             answer = (*describe(error, self.route), b"")
+            if self.audit is not None and asked is not None:
+                self.audit.refused(self.route, answer, *asked)
         finally:
             self.admission.waiting -= 1
         self.times.add(answer[0], perf_counter() - started, about)
@@ -161,8 +190,12 @@ class Endpoints:
         admission: Admission,
         authentication: Authentication,
         hosts: AllowedHosts | None = None,
+        audit: CallAudit | None = None,
     ) -> None:
         """``hosts``: the names that are answered; all, if not given."""
+        self.audit = audit
+        self.asks_origin = False
+        """The address of a request that came by a proxy is wanted; it takes the long way, which knows it."""
         self.admission = admission
         self.authentication = authentication
         self.hosts = hosts or AllowedHosts()
@@ -190,6 +223,8 @@ class Endpoints:
             )
             for route, (work, privilege) in {**reads, **writes}.items()
         }
+        if audit is not None:
+            self._calls = {path: audit.audited(call) for path, call in self._calls.items()}
 
     def known(self, header: bytes | PeerCertificate | None) -> Caller | None:
         """The session of who sends this header ``Authorization``, or has this certificate, where it is verified

@@ -52,7 +52,11 @@ class Metrics(Collector):
     async def status(self) -> dict[str, Any]:
         """The deployment's, and what is under way in this process."""
         beside = {name: told() for name, told in self._beside.items()}
-        return {**await self._deployment.status(), "http": self._admission.status(), **beside}
+        shown = {**await self._deployment.status(), "http": self._admission.status(), **beside}
+        wrong = [
+            each for each in (shown.get("health", ""), *(told.get("alarm", "") for told in beside.values())) if each
+        ]
+        return shown if len(wrong) < 2 else {**shown, "health": "; ".join(each for each in wrong if each != "ok")}
 
     async def text(self) -> bytes:
         self._shown = await self.status()

@@ -252,6 +252,26 @@ class Settings(BaseSettings):
     insecure: Annotated[bool, Flag("serve", "up", "api")] = Field(
         default=False, description="listen where others reach it, though there are no accounts"
     )
+    audit_log: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
+        default=None, description="file in which is recorded who did what: a JSON object a line"
+    )
+    audit_data: Annotated[Literal["off", "statements", "values"], Flag("serve", "up", "api", value="KIND")] = Field(
+        default="off",
+        description="what the audit log has of reads and writes of rows: off, statements without values, values",
+    )
+    audit_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=100_000_000, description="bytes of the audit log after which the next file begins"
+    )
+    audit_files: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=10, ge=2, le=1000, description="files of the audit log that are kept, with the one that is written"
+    )
+    audit_statement_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=16_000, le=1_000_000, description="characters of a statement in the audit log; the rest is cut off"
+    )
+    audit_failure: Annotated[Literal["refuse", "continue"], Flag("serve", "up", "api", value="KIND")] = Field(
+        default="refuse",
+        description="what becomes of changes while the audit log cannot be written: refuse, or continue without",
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")
     )

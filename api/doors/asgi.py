@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from api.auditing import HttpAudit
 from api.doors.browsers import answering_pages
 from api.endpoints import EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
@@ -39,6 +40,7 @@ class AsgiDoor:
         requests: RequestMetrics,
         proxies: Sequence[str] = (),
         origins: Sequence[str] = (),
+        audit: HttpAudit | None = None,
     ) -> None:
         """``proxies``: addresses and networks whose ``X-Forwarded-For`` says where a request comes from. ``origins``:
         see ``answering_pages``."""
@@ -48,6 +50,8 @@ class AsgiDoor:
             self._routed = ProxyHeadersMiddleware(self._route, list(proxies))  # type: ignore[arg-type, assignment]
         self._routed = answering_pages(self._routed, origins)
         self.endpoints = endpoints
+        endpoints.asks_origin = bool(proxies) and audit is not None
+        self._audit = audit
         self.admission = endpoints.admission
         self.times = requests.route(UNVERIFIED)
 
@@ -68,21 +72,26 @@ class AsgiDoor:
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        client, headers = scope.get("client"), scope["headers"]
+        client, audit = scope.get("client"), self._audit
+        address = client[0] if client else ""
+        asks = [value for name, value in scope["headers"] if name == b"authorization"]
         try:
-            self.endpoints.hosts.check(headers, scope["path"])
-            asks = [value for name, value in headers if name == b"authorization"]
-            session = await self.endpoints.authentication.session(
-                asks, client[0] if client else "", scope.get(CERTIFICATE)
-            )
+            self.endpoints.hosts.check(scope["headers"], scope["path"])
+            session = await self.endpoints.authentication.session(asks, address, scope.get(CERTIFICATE))
+            found = self.endpoints.find(scope["method"], scope["path"])
+            if audit is not None and found is None:
+                audit.check(scope)
         except HeadraceError as error:
             status, answer = describe(error, "authentication")
             self.times.add(status, 0.0)
+            if audit is not None:
+                audit.not_let_in(scope, (status, answer, b""), address, asks)
             return await _answer(send, status, b"" if scope["method"] == "HEAD" else answer)
         scope[SESSION] = session
-        found = self.endpoints.find(scope["method"], scope["path"])
         if found is not None:
             return await self._make(*found, session, scope, receive, send)
+        if audit is not None:
+            return await audit.watched(self.app, scope, receive, send, address)
         return await self.app(scope, receive, send)
 
     async def _make(
@@ -99,7 +108,8 @@ class AsgiDoor:
             types = b""
             call.times.add(status, 0.0)
         else:
-            begun = call.begin(name, scope["query_string"], body, token, session)
+            client = scope.get("client")
+            begun = call.begin(name, scope["query_string"], body, token, session, client[0] if client else "")
             status, answer, types = begun if isinstance(begun, tuple) else await begun
         await _answer(send, status, answer, types)
 

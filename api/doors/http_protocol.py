@@ -194,6 +194,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():  # uvloop refuses to write to it, and there is no client left to answer.
             return
         said = self._refusal
+        audit = getattr(getattr(self.config.loaded_app, "endpoints", None), "audit", None)
+        if audit is not None and status_of(said) == 429:
+            audit.turned_away(self._address, said)
         self._write_json(status_of(said), error_body(said.code, said.message, said.hint), is_last=True)
         self._refused = True
         if self._ended:

@@ -63,6 +63,8 @@ class Head(NamedTuple):
     """Who asks."""
     host: bytes | None
     """By which name, in small letters."""
+    forwarded: bool
+    """A proxy says where it comes from."""
 
 
 @lru_cache(maxsize=HEADS)
@@ -87,6 +89,7 @@ def head_of(block: bytes) -> Head | None:
         connection == [b"close"],
         asks[0] if asks else None,
         hosts[0] if hosts else None,
+        bool(headers.values(b"x-forwarded-for")),
     )
 
 
@@ -196,7 +199,7 @@ class WireHttp(HttpProtocol):
         head_end = data.find(HEAD_END, line_end)
         target = target_of(data[:line_end]) if 0 < line_end < head_end and line_end <= HEAD_MAX else None
         head = None if target is None else head_of(data[line_end + 2 : head_end])
-        if target is None or head is None:
+        if target is None or head is None or (head.forwarded and endpoints.asks_origin):
             return None
         if endpoints.admitted is not None and head.host not in endpoints.admitted:
             return None
@@ -209,7 +212,7 @@ class WireHttp(HttpProtocol):
             return None
         self._closing = head.is_last
         call, name = found
-        begun = call.begin(name, target[2], data[head_end + 4 : body_end], None, session)
+        begun = call.begin(name, target[2], data[head_end + 4 : body_end], None, session, self._address)
         if isinstance(begun, tuple):
             self._answer(*begun)
         else:

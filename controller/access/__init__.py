@@ -5,6 +5,7 @@
     Authorization ──► Authentication ──► Caller ──► endpoint, route, statement: check, then do
                             │  ▲
        password: argon2, off the loop; key: SHA-256      Keeper ◄── watch ── AccountStore: a file, or znodes
+       token: its issuer's signature, off the loop        │ ▲
                             └──── accounts, rights ◄──────┘ ▲
                                        performing.py: GRANT, CREATE USER, … ─┘
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from time import time
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from domains.errors import Forbidden, Unauthenticated
 from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
@@ -17,6 +17,16 @@ ASK = "send a key (Authorization: Bearer) or a name and password (Basic); headra
 
 FOUND_MAX = 1_000
 NAME_LENGTH = 200
+
+
+class Witness(Protocol):
+    """Records what is done for a session, statement by statement."""
+
+    def check(self) -> None:
+        """:raises Unavailable: it could not be recorded, so it is not to be done."""
+
+    def saw(self, kind: str, statement: str, seconds: float, error: BaseException | None) -> None:
+        """A definition, a change of accounts or an operation was performed, or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class Caller:
     refresh: Callable[[], Caller] | None = field(default=None, compare=False, repr=False)
     """The same session with the rights of now. Raises Unauthenticated: it has ended."""
 
+    witness: Witness | None = field(default=None, compare=False, repr=False)
+    """Of one request, where there is an audit log."""
     found: set[tuple[Privilege, str]] = field(default_factory=set, compare=False, repr=False)
     """What was found to be allowed: an endpoint looks here first. At most :data:`FOUND_MAX`."""
 

@@ -265,8 +265,7 @@ class LocalDeployment(Serving):
 
     async def close(self) -> None:
         self._opening.give_up()
-        if self.accounts is not None:
-            await self.accounts.close()
+        await self.close_access()
         await self.selects.close()
         await self.hosts.close()
         await self._reopening.close()

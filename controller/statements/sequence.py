@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
@@ -31,6 +31,7 @@ from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, SqlType, TableSchema, Value
 from domains.plan.packets import Clock
 from migrations.access.secrets import hidden
+from migrations.access.statements import recorded
 from migrations.parse.accounts import AccountStatement
 from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
@@ -69,6 +70,29 @@ _READS = re.compile(
     r"(?:[\s(]|/\*.*?\*/|(?:#|--\s)[^\n]*\n)*+(SELECT|WITH|VALUES|TABLE|EXPLAIN)\b", re.IGNORECASE | re.DOTALL
 )
 """The beginning of texts whose reading is part of the time that their first SELECT may take."""
+
+
+@contextmanager
+def witnessed(session: Caller, statements: Sequence[Parsed]) -> Iterator[None]:
+    """While they are performed, those that an audit log always has are recorded, one by one.
+
+    :raises Unavailable: they cannot be recorded.
+    """
+    witness = session.witness
+    told = [] if witness is None else [(kind, each.sql) for each in statements if (kind := recorded(each)) is not None]
+    if witness is None or not told:
+        yield
+        return
+    witness.check()
+    began, error = monotonic(), None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        for kind, sql in told:
+            witness.saw(kind, sql, monotonic() - began, error)
 
 
 class Statements:
@@ -134,10 +158,11 @@ class Statements:
             together = _definitions(statements[number:])
             try:
                 if together:
-                    texts = await with_choices(self._deployment, together)
-                    # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
-                    same = len(together) == 1 and texts[0] == together[0].sql and sql.startswith(texts[0])
-                    await self._deployment.run(RecipeEntry(texts), ";\n".join(texts), together if same else None)
+                    with witnessed(session, together):
+                        texts = await with_choices(self._deployment, together)
+                        # Places in errors count from the beginning of what was parsed, which is to be the entry's text.
+                        same = len(together) == 1 and texts[0] == together[0].sql and sql.startswith(texts[0])
+                        await self._deployment.run(RecipeEntry(texts), ";\n".join(texts), together if same else None)
                     results.extend(StatementResult(done=deed(parsed)) for parsed in together)
                 else:
                     given = params[at : at + counts[number]]
@@ -151,8 +176,9 @@ class Statements:
                             statement = PreparedStatement(with_variables(statement.parsed, variables))
                         one = partial(self._one, statement, given, clock, whole, session)
                     begins = began if number == 0 else None
-                    async with within(budget, begins) if statements[number].reads else nullcontext():
-                        results.append(await self._deployment.made_anew(one))
+                    with witnessed(session, (statement.parsed,)):
+                        async with within(budget, begins) if statements[number].reads else nullcontext():
+                            results.append(await self._deployment.made_anew(one))
             except HeadraceError as error:
                 _say_which(error, number, max(1, len(together)), len(statements))
                 raise

@@ -29,7 +29,7 @@ from controller.embedded.opening import Opening
 from domains.errors import Cancelled, LeaderLost
 from domains.plan.packets import Insert
 from headrace.errors import BadRequest, HeadraceError, rebuild
-from headrace.serving.access import begin_tokens
+from headrace.serving.access import begin_audit, begin_tokens
 from headrace.serving.listening import StartFailed, listen
 from headrace.serving.opening import spark_selects
 from headrace.serving.server import Running, answer
@@ -222,6 +222,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
     try:
         keeper.tokens = await begin_tokens(settings)
         await keeper.start()
+        deployment.audit = begin_audit(settings, settings.name)
     except BaseException:
         await keeper.close()
         await deployment.close()

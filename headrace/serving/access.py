@@ -1,4 +1,4 @@
-"""What settings say of who is let in: by whose tokens.
+"""What settings say of who is let in, by whose tokens, and where it is recorded what they do.
 
 The keys of tokens come from a file, or over HTTPS, which is why this is here: rooms below know no HTTP client.
 """
@@ -11,6 +11,8 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from controller.access.audit_file import AuditFile
+from controller.access.audit_log import AuditLog
 from controller.access.keeper import TokenVerifier
 from headrace.errors import BadRequest
 from headrace.settings import SHARED, Settings
@@ -116,6 +118,25 @@ async def begin_tokens(settings: Settings) -> TokenVerifier | None:
     # An issuer that is down keeps no server from starting: keys and passwords go on, and it is asked again.
     await keys.start(must_read=not is_url)
     return WebTokens(rules, keys)
+
+
+def begin_audit(settings: Settings, name: str | None = None) -> AuditLog | None:
+    """The log that the settings ask for; with ``name``, a process's own: ``audit-api-1.jsonl``.
+
+    :raises BadRequest: its file cannot be opened.
+    """
+    path = settings.audit_log
+    if path is None:
+        return None
+    path = path if name is None else path.with_name(f"{path.stem}-{name}{path.suffix}")
+    log = AuditLog(
+        AuditFile(path.absolute(), settings.audit_size, settings.audit_files),
+        data=settings.audit_data,
+        refuses=settings.audit_failure == "refuse",
+        statement_size=settings.audit_statement_size,
+    )
+    log.begin()
+    return log
 
 
 def _check_url(url: str) -> None:

@@ -9,7 +9,7 @@ from controller.access.keeper import Keeper
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from controller.statements.evaluating import SparkSelects
-from headrace.serving.access import begin_tokens
+from headrace.serving.access import begin_audit, begin_tokens
 from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
 from worker.adhoc.pool import Budget
@@ -76,6 +76,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
     try:
         keeper.tokens = await begin_tokens(settings)
         await keeper.start()
+        deployment.audit = begin_audit(settings)
     except BaseException:
         await keeper.close()
         await deployment.close()

@@ -15,6 +15,28 @@ def hidden(text: str) -> str:
     return text if _ABOUT_PASSWORDS.search(text) is None else _TEXT.sub(HIDDEN, text)
 
 
+_KEY = re.compile(r"\bhrk_[\w-]*|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
+
+
+def without_keys(text: str) -> str:
+    """API keys and tokens cut to how each of them begins."""
+    return text if "hrk_" not in text and "eyJ" not in text else _KEY.sub(lambda found: f"{found[0][:4]}…", text)
+
+
+_VALUE = re.compile(
+    r"(?P<name>`[^`]*(?:`|$)|[A-Za-z_$@\x80-\U0010ffff][\w$@]*)"
+    r"|(?P<comment>/\*.*?(?:\*/|$)|(?:#|--(?=\s|$))[^\n]*)"
+    r"|(?:'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$))"
+    r"|\.?\d[\w.]*(?:(?<=[eE])[+-]\d+)?",
+    re.DOTALL,
+)
+
+
+def without_values(text: str) -> str:
+    """A statement with ``?`` for each literal, and without comments; of a text that is cut or wrong, too."""
+    return _VALUE.sub(lambda found: found["name"] or (" " if found["comment"] is not None else "?"), text)
+
+
 def without_body(text: str) -> str:
     """The same for a request's body, in which the quotes of SQL are inside those of JSON."""
     return text if _ABOUT_PASSWORDS.search(text) is None else "(a text about a password)"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from migrations.access.rights import EVERYTHING, Privilege, Right
 from migrations.catalog import Catalog, names_read
+from migrations.parse.accounts import ShowGrants, ShowKeys
 from migrations.parse.reading import Parsed, exp, makes_of_select, nodes
 
 Needed = frozenset[Right]
@@ -234,3 +235,18 @@ DECLARED: dict[type[exp.Expr], Callable[[Parsed, Catalog], set[Right]]] = {
     exp.Rollback: _nothing,
 }
 """Every kind of statement. A parsed one that is not here ends in an assertion, for accounts that may do all, too."""
+
+_RECORDED: dict[type[exp.Expr], str] = {
+    exp.Create: "definition",
+    exp.Alter: "definition",
+    exp.Drop: "definition",
+    exp.TruncateTable: "definition",
+    exp.Kill: "operation",
+}
+
+
+def recorded(parsed: Parsed) -> str | None:
+    """The kind of a statement that an audit log always has; None: it is about data, or only shows something."""
+    if parsed.account is not None:
+        return None if isinstance(parsed.account, (ShowGrants, ShowKeys)) else "account"
+    return _RECORDED.get(type(parsed.expression))
