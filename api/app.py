@@ -59,7 +59,8 @@ def create_app(
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
     authentication = Authentication(None if trusted else deployment.accounts)
-    audit = None if deployment.audit is None else HttpAudit(deployment.audit)
+    log = None if deployment.accounts is None else deployment.accounts.audit
+    audit = None if log is None else HttpAudit(log)
     endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts), audit)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
@@ -74,8 +75,8 @@ def create_app(
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
     beside = {"authentication": authentication.status}
-    if deployment.audit is not None:
-        beside["audit"] = deployment.audit.status
+    if log is not None:
+        beside["audit"] = log.status
     fastapi.state.metrics = Metrics(deployment, requests, admission, beside)
     for router in (*ROUTERS, pages):
         fastapi.include_router(router)

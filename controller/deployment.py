@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from controller.access.audit_log import AuditLog
 from controller.access.keeper import Keeper
 from controller.access.session import OPEN, Caller
 from controller.lookups.binding import RequestMoment
@@ -331,8 +330,6 @@ class Deployment(Protocol):
     read_timeout: float
     accounts: Keeper | None
     """Who may what; None: whoever reaches it may do everything."""
-    audit: AuditLog | None
-    """Where it is recorded what they do."""
 
     @property
     def lists(self) -> StatementLists: ...

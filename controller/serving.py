@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller.access.audit_log import AuditLog
 from controller.access.keeper import Keeper
 from controller.access.session import OPEN, Caller
 from controller.deployment import (
@@ -82,7 +81,6 @@ class Serving(ABC):
     ) -> None:
         self.read_timeout = read_timeout
         self.accounts: Keeper | None = None
-        self.audit: AuditLog | None = None
         self.hosts = hosts
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
@@ -474,12 +472,6 @@ class Serving(ABC):
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
         return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key)))
-
-    async def close_access(self) -> None:
-        if self.accounts is not None:
-            await self.accounts.close()
-        if self.audit is not None:
-            await self.audit.close()
 
     # --- what there is ------------------------------------------------------------------------------------------
 

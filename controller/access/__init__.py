@@ -9,6 +9,8 @@
                             └──── accounts, rights ◄──────┘ ▲
                                        performing.py: GRANT, CREATE USER, … ─┘
 
+What they do is recorded where there is an audit log (``audit_log.py``).
+
 A deployment without accounts is open: every session may do everything (``headrace serve`` on a fresh directory). The
 first account is an administrator, made by ``headrace admin``; from then on nothing is answered without a right.
 

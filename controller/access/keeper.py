@@ -7,6 +7,7 @@ from time import time
 from typing import Any, Protocol
 
 from controller.access.accounts import Account, Accounts, is_over, seconds
+from controller.access.audit_log import AuditLog
 from controller.access.passwords import Passwords
 from controller.access.session import ASK, Caller
 from domains.errors import Overloaded, StorageFailure, Unauthenticated, Unavailable
@@ -43,6 +44,8 @@ class Keeper:
         self.passwords = passwords or Passwords()
         self.tokens: TokenVerifier | None = None
         """Those of an issuer are taken beside keys and passwords."""
+        self.audit: AuditLog | None = None
+        """Where it is recorded what accounts do."""
         self.accounts = Accounts({})
         self.closed = False
         """There are accounts, or were since the start: nothing is answered without one."""
@@ -65,6 +68,8 @@ class Keeper:
             await self.tokens.close()
         await self._store.close()
         self.passwords.close()
+        if self.audit is not None:
+            await self.audit.close()
 
     def _changed(self, documents: Mapping[str, AccountDocument | None]) -> None:
         changes: dict[str, Account | None] = {}

@@ -95,6 +95,8 @@ class KeySet:
         self._good: float | None = None
         """When the document was last read well."""
         self._readings = self._failures = 0
+        self.changes = 0
+        """How often other keys were read."""
 
     async def start(self, *, must_read: bool) -> None:
         """Read, and go on reading; without ``must_read`` that begins behind.
@@ -136,8 +138,11 @@ class KeySet:
             for each in self._keys
         )
 
-    async def read_for_unknown(self) -> bool:
-        """A token names a key that is not known. Whether the document was read for that; many wait for one reading."""
+    async def read_for_unknown(self, seen: int) -> bool:
+        """A token names a key that was not known after so many changes. Whether the document was read since; many wait
+        for one reading."""
+        if self.changes != seen:
+            return True
         if self._reading is None:
             if self._clock() - self._asked_again < ASKED_AGAIN_SECONDS:
                 return False
@@ -195,6 +200,7 @@ class KeySet:
 
     def _take(self, keys: tuple[SigningKey, ...]) -> None:
         before, self._keys = self._keys, keys
+        self.changes += 1
         if not keys:
             _log.warning('"%s" has no key that can be used: no token is accepted', self._source.name)
         withdrawn = [each for each in before if not self.holds(each)]

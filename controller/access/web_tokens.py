@@ -74,10 +74,11 @@ class WebTokens:
 
     async def session(self, token: str, keeper: Keeper) -> Caller:
         try:
+            seen = self.keys.changes
             try:
                 verified = await self._verified(token)
             except KeyUnknown:
-                if not await self.keys.read_for_unknown():
+                if not await self.keys.read_for_unknown(seen):
                     raise
                 verified = await self._verified(token)
             return self._session(verified, keeper)

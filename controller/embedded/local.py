@@ -265,7 +265,8 @@ class LocalDeployment(Serving):
 
     async def close(self) -> None:
         self._opening.give_up()
-        await self.close_access()
+        if self.accounts is not None:
+            await self.accounts.close()
         await self.selects.close()
         await self.hosts.close()
         await self._reopening.close()

@@ -222,7 +222,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
     try:
         keeper.tokens = await begin_tokens(settings)
         await keeper.start()
-        deployment.audit = begin_audit(settings, settings.name)
+        keeper.audit = begin_audit(settings, settings.name)
     except BaseException:
         await keeper.close()
         await deployment.close()

@@ -76,7 +76,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
     try:
         keeper.tokens = await begin_tokens(settings)
         await keeper.start()
-        deployment.audit = begin_audit(settings)
+        keeper.audit = begin_audit(settings)
     except BaseException:
         await keeper.close()
         await deployment.close()

@@ -152,7 +152,6 @@ class FakeDeployment:
         self.condition: tuple[Reason, ...] = ()
         self.closed = False
         self.accounts = None
-        self.audit = None
         self.archive_url: str | None = None
         self.broken: Exception | None = None
         """Raised by every call that awaits."""

@@ -39,13 +39,18 @@ class Site:
     def __init__(self, path: Path, deployment: LocalDeployment, door: AsgiDoor, http: httpx.AsyncClient) -> None:
         self.path, self.deployment, self.door, self.http = path, deployment, door, http
 
+    @property
+    def log(self) -> AuditLog:
+        assert self.deployment.accounts is not None
+        assert self.deployment.accounts.audit is not None
+        return self.deployment.accounts.audit
+
     async def sql(self, sql: str, headers: dict[str, str] = ANN, params: tuple[Any, ...] = ()) -> httpx.Response:
         return await self.http.post("/v1/sql", json={"sql": sql, "params": list(params)}, headers=headers)
 
     async def lines(self) -> list[dict[str, Any]]:
         """What is new, without times."""
-        assert self.deployment.audit is not None
-        await self.deployment.audit.settled()
+        await self.log.settled()
         found = [json.loads(line) for line in self.path.read_bytes().splitlines()]
         self.path.write_bytes(b"")
         return [
@@ -77,8 +82,8 @@ async def begin(tmp_path: Path) -> AsyncIterator[Begin]:
         await keeper.change("app", lambda before: app)
         deployment.accounts = keeper
         path = tmp_path / "audit.jsonl"
-        deployment.audit = AuditLog(AuditFile(path, 10_000_000, 3), **given)
-        deployment.audit.begin()
+        keeper.audit = AuditLog(AuditFile(path, 10_000_000, 3), **given)
+        keeper.audit.begin()
         door = create_app(deployment, proxies=["192.0.2.0/24"])
         http = httpx.AsyncClient(transport=httpx.ASGITransport(door, client=("192.0.2.1", 1)), base_url="http://x")
         ended.extend((http.aclose, door.close, deployment.close))
@@ -264,7 +269,7 @@ async def test_what_cannot_be_recorded_is_not_done(begin: Begin, monkeypatch: py
     monkeypatch.setattr("controller.access.audit_file.os.write", full)
     assert (await site.http.get("/v1/views/ByAuthor?author=7")).status_code == 401
     for _ in range(200):  # The thread finds out.
-        if site.deployment.audit.status()["failing"]:
+        if site.log.status()["failing"]:
             break
         await asyncio.sleep(0.01)
     for answer in (
@@ -283,7 +288,7 @@ async def test_what_cannot_be_recorded_is_not_done(begin: Begin, monkeypatch: py
     assert "headrace_audit_failing 1.0" in shown
     monkeypatch.setattr("controller.access.audit_file.os.write", write)
     for _ in range(200):
-        if not site.deployment.audit.status()["failing"]:
+        if not site.log.status()["failing"]:
             break
         await asyncio.sleep(0.01)
     assert (await site.sql("GRANT SELECT ON stories TO app")).status_code == 200
@@ -295,6 +300,6 @@ async def test_data_that_cannot_be_recorded_is_not_read(begin: Begin, monkeypatc
     monkeypatch.setattr("controller.access.audit_log.QUEUE_EVENTS", 0)
     for method, path, body in DATA:
         assert (await site.http.request(method, path, json=body, headers=ANN)).status_code == 503, path
-    site.deployment.audit._refuses = False
+    site.log._refuses = False
     assert (await site.http.get("/v1/views/ByAuthor?author=7", headers=ANN)).status_code == 200
-    assert site.deployment.audit.status()["lost"] == 1
+    assert site.log.status()["lost"] == 1

@@ -142,7 +142,6 @@ def test_a_route_that_declares_nothing_makes_no_application(monkeypatch: pytest.
 
 class DeploymentWithout:
     accounts = None
-    audit = None
 
     def read_within(self, limits: object, beside: object) -> None: ...
 

@@ -301,7 +301,8 @@ class ClusterDeployment(Serving):
         """Nothing: the leader, which runs migrations, does not stop with this process."""
 
     async def close(self) -> None:
-        await self.close_access()
+        if self.accounts is not None:
+            await self.accounts.close()
         await self.selects.close()
         await self._automatic.close()
         if self._others is not None:
