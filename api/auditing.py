@@ -33,6 +33,7 @@ from migrations.access.secrets import without_body
 
 DOOR = "http"
 REFUSALS = (401, 403, 429)
+READS = ("GET", "HEAD")
 SQL, MIGRATIONS, MANY = "POST /v1/sql", "POST /v1/migrations", "POST /v1/lookups"
 BODY_MAX = 64_000
 """Bytes of a body that is parsed for its statement: a tenth of a millisecond. Of a longer one its head is shown."""
@@ -112,7 +113,7 @@ class HttpAudit:
 
     def _is_recorded(self, scope: Scope) -> bool:
         reads = self.log.records_data and scope["path"].startswith("/v1/views/")
-        return reads or scope["method"] not in ("GET", "HEAD")
+        return reads or scope["method"] not in READS
 
     async def watched(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         """A request that a route of FastAPI answers: recorded where it is refused, and where it changes something."""
@@ -137,7 +138,7 @@ class HttpAudit:
             await app(scope, receiving, sending)
         finally:
             if recorded or status in REFUSALS:
-                kind = AuditKind.OPERATION if scope["method"] != "GET" else AuditKind.DATA
+                kind = AuditKind.DATA if scope["method"] in READS else AuditKind.OPERATION
                 if status in REFUSALS:
                     kind = AuditKind.REFUSAL
                 elif route == MIGRATIONS:

@@ -79,6 +79,8 @@ class AuditFile(RotatingFileHandler):
     def _open(self) -> Any:
         """Behind the last whole line: a process that was killed may have left half a one."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        if self.path.is_symlink():
+            raise OSError(EINVAL, "it is a symbolic link")
         number = os.open(self.path, flags, MODE)
         try:
             found = os.fstat(number)

@@ -90,9 +90,9 @@ class AuditEvent:
     time: float = 0.0
 
     def line(self, values: bool) -> bytes:
-        """``values``: literals of data statements are shown."""
+        """``values``: literals are shown of data statements, and of those that were refused, which may be such."""
         text = self.statement
-        if self.kind is AuditKind.DATA and not values:
+        if self.kind in (AuditKind.DATA, AuditKind.REFUSAL) and not values:
             text = without_values(text)
         shown: dict[str, Any] = {
             "time": datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

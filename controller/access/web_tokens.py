@@ -160,11 +160,16 @@ class WebTokens:
 
         def session() -> Caller:
             found = keeper.session(name, expires, proof, claims)
+            # A name that an issuer gives to its own administrators is not to become one here by chance.
             if found.rights is None:
-                # A name that an issuer gives to its own administrators is not to become one here by chance.
-                _log.warning('a token names "%s", who is an administrator: these use keys and passwords only', name)
-                raise refused()
-            return replace(found, refresh=session)
+                raise TokenWrong("administrator")
+            return replace(found, refresh=renewed)
+
+        def renewed() -> Caller:
+            try:
+                return session()
+            except TokenWrong:
+                raise refused() from None
 
         try:
             return session()

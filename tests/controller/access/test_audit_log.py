@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "no regular file" in refusal(tmp_path / "pipe").message
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    refusal(tmp_path / "link")
+    assert "symbolic link" in refusal(tmp_path / "link").message
     assert not (tmp_path / "target").exists()
     first = AuditFile(tmp_path / "audit.jsonl", 1_000, 3)
     second = refusal(tmp_path / "audit.jsonl")

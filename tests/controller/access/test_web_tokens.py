@@ -231,7 +231,7 @@ async def test_wrong_ones_count_for_the_address_and_old_ones_do_not(door: Door) 
 
 
 async def test_an_issuer_makes_no_administrator(door: Door) -> None:
-    await door.refused(door.issuer.token(role="ann"), "account")
+    await door.refused(door.issuer.token(role="ann"), "administrator")
     caller = await door.ask(door.issuer.token())
     everything = Rights({"*": frozenset(Privilege)})
     await door.keeper.change("reader", lambda role: None if role is None else replace(role, rights=everything))
