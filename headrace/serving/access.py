@@ -15,13 +15,15 @@ from controller.access.audit_file import AuditFile
 from controller.access.audit_log import AuditLog
 from controller.access.keeper import TokenVerifier
 from headrace.errors import BadRequest
-from headrace.settings import SHARED, Settings
+from headrace.settings import ASYMMETRIC, Settings
 
 FILE_SECONDS = 5.0
 """Between two looks at a file of keys."""
 URL_SECONDS = 300.0
 """Between two readings of a URL: how long a key that its issuer withdraws may be in force here."""
 BYTES_MAX = 1_000_000
+SHARED = ("HS256", "HS384", "HS512")
+"""Algorithms of tokens whose keys are secrets."""
 PLAIN = {"accept": "application/json", "accept-encoding": "identity"}
 """What is asked for: a packed answer of a kilobyte may be a gigabyte."""
 
@@ -97,6 +99,12 @@ async def begin_tokens(settings: Settings) -> TokenVerifier | None:
     from controller.access.key_set import KeySet
     from controller.access.web_tokens import TokenRules, WebTokens
 
+    unknown = [each for each in settings.jwt_algorithms if each not in (*ASYMMETRIC, *SHARED)]
+    if unknown:
+        raise BadRequest(
+            f'jwt_algorithms has "{unknown[0]}", by which no token may be signed',
+            hint=f"known are {', '.join((*ASYMMETRIC, *SHARED))}",
+        )
     is_url = "://" in settings.jwt_keys
     shared = [each for each in settings.jwt_algorithms if each in SHARED]
     if is_url:

@@ -119,7 +119,7 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     for url in ("http://issuer.example/keys", "ftp://127.0.0.1/keys", "https:///keys", "file:///keys"):
         assert "is no https:// URL" in wrong(tmp_path, **{**whole, "jwt_keys": url})
     assert "HS256" in wrong(tmp_path, **whole, jwt_algorithms=["ES256", "HS256"])
-    assert "none that tokens may be signed by" in wrong(tmp_path, **whole, jwt_algorithms=["none"])
+    assert "by which no token may be signed" in wrong(tmp_path, **whole, jwt_algorithms=["none"])
     assert "there is no such file" in wrong(tmp_path, **{**whole, "jwt_keys": str(tmp_path / "absent")})
     empty = tmp_path / "empty"
     empty.write_text('{"keys": []}')
