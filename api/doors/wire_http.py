@@ -63,7 +63,7 @@ class Head(NamedTuple):
     """Who asks."""
     host: bytes | None
     """By which name, in small letters."""
-    forwarded: bool
+    forwarded: bool = False
     """A proxy says where it comes from."""
 
 

@@ -220,6 +220,8 @@ def test_blocks_of_headers_of_the_short_way() -> None:
     assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False, authorization=None, host=b"x")
     assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False, authorization=None, host=b"x")
     assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True, authorization=None, host=b"x")
+    by_proxy = b"host: x\r\nX-Forwarded-For: 192.0.2.1"
+    assert head_of(by_proxy) == Head(0, is_last=False, authorization=None, host=b"x", forwarded=True)
     asks = b"host: x\r\nAuthorization: Bearer hrk_Aa"
     assert head_of(asks) == Head(0, is_last=False, authorization=b"Bearer hrk_Aa", host=b"x")
     for block in (
