@@ -146,8 +146,10 @@ def write(
     if isinstance(node, (exp.Update, exp.Delete)):
         ignores = bool(node.args.get("ignore"))  # In which order, decides which rows stay as they are.
         ordered = node.args.get("order") and (node.args.get("limit") or ignores)
+        by_place = ignores and any(schema.columns[at].type.members for at in schema.primary_key)
         if (
             ordered
+            or by_place
             or draws_values(parsed.sql, node)
             or any(_needs_row(node, found, schema, catalog) for found in context.subqueries)
         ):

@@ -8,9 +8,9 @@ from itertools import count
 from random import Random
 
 from tests.campaign.expressions import Expressions
-from tests.campaign.kinds import DBL, INT, TXT, Kind, dec
+from tests.campaign.kinds import DBL, INT, JSON, TXT, Kind, dec
 from tests.campaign.queries import Output, Select, Source
-from tests.campaign.terms import Parameter, Term, constant, exact, placeholder, same
+from tests.campaign.terms import Parameter, Term, by_order, constant, exact, placeholder, same
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Aggregates:
         outputs = tuple(self._output(term, i) for i, term in enumerate(shown))
         having = self._having(group, calls) if random.random() < 0.25 else None
         can_roll = having is None and len(set(group)) == len(group) > 0
+        can_roll = can_roll and not any(term.type.members for term in group)  # Is NULL there a member, still?
         return Select(
             outputs,
             sources,
@@ -109,7 +110,10 @@ class Aggregates:
             return _call(INT, "COUNT({0})", argument)
         if kind == "distinct":
             return _call(INT, "COUNT(DISTINCT {0})", argument)
-        return _call(argument.type, kind.upper() + "({0})", argument)
+        if argument.type.kind is Kind.JSON:
+            judged = f"my_json_of_key({kind.upper()}({{0}}))"
+            return Term(JSON, kind.upper() + "({0})", judged, (by_order(argument),), aggregate=True)
+        return _call(argument.type.plain, kind.upper() + "({0})", argument)
 
     def _argument(self) -> Term:
         if self.expressions.scope and self.random.random() < 0.7:
@@ -130,7 +134,8 @@ class Aggregates:
             return _call(INT, "COUNT(*)")
         distinct = random.random() < 0.3
         columns = [term for term in self.expressions.scope if term.type.kind is not Kind.DBL]
-        order = argument if distinct or not columns or random.random() < 0.6 else random.choice(columns)
+        alone = distinct or not columns or argument.type.members
+        order = argument if alone or random.random() < 0.6 else random.choice(columns)
         down = random.random() < 0.3
         direction = " DESC" if down else ""
         keys = "{0}" + direction if order == argument else "{1}" + direction + ", {0}"
@@ -138,7 +143,7 @@ class Aggregates:
         written = "" if separator == "," else f" SEPARATOR '{separator}'"
         text = f"GROUP_CONCAT({'DISTINCT ' if distinct else ''}{{0}} ORDER BY {keys}{written})"
         judged = f"my_concat{'_distinct' if distinct else ''}({{0}}, {{1}}, '{separator}', {int(down)})"
-        return Term(TXT, text, judged, (argument, order), aggregate=True)
+        return Term(TXT, text, judged, (argument, by_order(order)), aggregate=True)
 
     def _array(self) -> Term:
         """JSON_ARRAYAGG with our order; judges write more or fewer spaces, so there are none."""
@@ -147,13 +152,14 @@ class Aggregates:
         if argument.constant:
             return _call(INT, "COUNT(*)")
         columns = [term for term in self.expressions.scope if term.type.kind is not Kind.DBL]
-        order = argument if not columns or random.random() < 0.5 else random.choice(columns)
+        alone = not columns or argument.type.members
+        order = argument if alone or random.random() < 0.5 else random.choice(columns)
         down = random.random() < 0.3
         direction = " DESC" if down else ""
         keys = "{0}" + direction if order == argument else "{1}" + direction + ", {0}"
         text = f"REPLACE(JSON_ARRAYAGG({{0}} ORDER BY {keys}), ' ', '')"
         judged = f"replace(my_array({{0}}, {{1}}, {int(down)}), ' ', '')"
-        return Term(TXT, text, judged, (argument, order), aggregate=True)
+        return Term(TXT, text, judged, (argument, by_order(order)), aggregate=True)
 
 
 def _call(type: object, text: str, *arguments: Term) -> Term:

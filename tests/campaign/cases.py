@@ -9,7 +9,8 @@ from itertools import count
 from random import Random
 
 from tests.campaign.asking_again import as_it_reads_now
-from tests.campaign.kinds import DBL, INT, draw
+from tests.campaign.constraints import constrained
+from tests.campaign.kinds import INT, JSON, Kind, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
 from tests.campaign.schema import Column, Table, random_column, random_table
@@ -140,6 +141,7 @@ class _Program:
         random = self.random
         for i in range(random.choices((1, 2, 3, 4), (2, 5, 4, 2))[0]):
             table = random_table(random, f"b{i}", self.shards)
+            table = constrained(Random(f"constraints {table}"), table)
             self.tables[table.name] = table
             self.found.append(CreateTable(table))
         early = random.random() < 0.4
@@ -210,7 +212,7 @@ class _Program:
         table = self.random.choice(list(self.tables.values()))
         columns = [column("s", c.name, c.type) for c in table.columns]
         outputs = tuple(Output(term, c.name, aliased=False) for term, c in zip(columns, table.columns, strict=True))
-        key = self.random.choice(columns)
+        key = self.random.choice([each for each in columns if each.type.kind is not Kind.JSON])
         parameter = placeholder(Parameter(next(self._parameters), "=", key.type))
         return Select(outputs, (Source("s", stored(table)),), (same(INT, "({0} = {1})", key, parameter),))
 
@@ -238,13 +240,16 @@ class _Program:
                 columns = (*table.columns, added)
             case DropColumn(_, name):
                 columns = tuple(column for column in table.columns if column.name != name)
-                self._dropped.setdefault(table.name, []).append(table.column(name))
+                if table.column(name).generated is None:
+                    self._dropped.setdefault(table.name, []).append(table.column(name))
         self.tables[table.name] = replace(table, columns=columns)
         self.found.append(alteration)
         if self.again.random() < 0.5:  # The rest of the case is the same without it.
-            names = self.again.sample(columns, min(len(columns), self.again.choice((1, 1, 2))))
+            free = [each for each in columns if each.name not in table.read_columns]
+            names = self.again.sample(free, min(len(free), self.again.choice((1, 1, 2))))
             places = tuple(each.name for each in names)
-            self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30)))
+            if places:
+                self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30)))
         self._retype(table, columns)
         for query in self.again.sample(self._asked, min(3, len(self._asked))):
             now = as_it_reads_now(query, self.tables)
@@ -255,11 +260,11 @@ class _Program:
         """By a generator of its own, so that the rest of the case is the same without it."""
         random = Random(f"retype {len(self.found)} {table}")
         used = {name for view in self.views.values() for t, name in used_columns(view.query) if t == table.name}
-        used |= {*table.primary_key, table.shard_by}
-        free = [each for each in columns if each.name not in used]
+        used |= {*table.primary_key, table.shard_by, *table.read_columns}
+        free = [each for each in columns if each.name not in used and each.generated is None and each.type != JSON]
         if free and random.random() < 0.6:
             c = random.choice(free)
-            through = random.choice(THROUGH[c.type.kind])
+            through = "VARCHAR(300)" if c.type.members else random.choice(THROUGH[c.type.kind])
             self.found.append(RetypeColumn(table.name, c, through, random.randrange(1 << 30)))
 
     def _ask_more(self) -> None:
@@ -267,7 +272,7 @@ class _Program:
         random = self.random
         table = random.choice(list(self.tables.values()))
         what = random.choice(("UNIQUE", "PRIMARY KEY", "NOT NULL"))
-        keys = [c for c in table.columns if c.declared != "TEXT" and c.type != DBL]
+        keys = [c for c in table.columns if c.can_be_key and (what != "NOT NULL" or c.generated is None)]
         free = keys if what == "UNIQUE" else [c for c in keys if not c.has_default or c.default is not None]
         if what == "PRIMARY KEY" and table.primary_key:
             return
@@ -305,6 +310,6 @@ class _Program:
         if not gone or self.again.random() < 0.3:
             return None
         column = gone.pop(self.again.randrange(len(gone)))
-        has_default = column.declared != "TEXT"
+        has_default = column.declared not in ("TEXT", "JSON") and column.generated is None
         default = draw(self.again, column.type) if has_default else None
         return replace(column, nullable=True, has_default=has_default, default=default)

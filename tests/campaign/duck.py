@@ -15,10 +15,10 @@ import duckdb
 import sqlglot
 
 from tests.campaign.judge import Judge
-from tests.campaign.kinds import TIME
+from tests.campaign.kinds import JSON, TIME, Kind
 from tests.campaign.queries import Query, terms
 from tests.campaign.rendering import view_text
-from tests.campaign.schema import Table
+from tests.campaign.schema import Column, Table
 
 _SHARED = {"AND", "OR", "IN", "COUNT", "SUM", "MIN", "MAX", "COALESCE", "IFNULL", "NULLIF", "ABS", "CAST", "EXISTS"}
 _SHARED |= {
@@ -44,9 +44,9 @@ def comparable(query: Query) -> bool:
     text = re.sub(r"'[^']*'", "''", view_text(query))
     called = set(re.findall(r"([A-Z_]+)\s?\(", text))
     foreign = re.search(
-        r" / | DIV | XOR | % |CAST\([^()]* AS (CHAR|SIGNED)|LIKE|\d e0|\de0| INTERVAL |<=>|WITH ROLLUP", text
+        r" / | DIV | XOR | % |JSON|CAST\([^()]* AS (CHAR|SIGNED)|LIKE|\d e0|\de0| INTERVAL |<=>|WITH ROLLUP", text
     )
-    if any(part.type == TIME for term in terms(query) for part in term.walk()):
+    if any(part.type in (TIME, JSON) or part.type.members for term in terms(query) for part in term.walk()):
         return False
     return foreign is None and called <= _SHARED and "?" not in text and not _compares_kinds(text)
 
@@ -67,8 +67,7 @@ class Duck:
             self._copy(table, judge)
 
     def _copy(self, table: Table, judge: Judge) -> None:
-        # A TIME is microseconds to the judge.
-        columns = ", ".join(f"{c.name} {'BIGINT' if c.type == TIME else c.declared}" for c in table.columns)
+        columns = ", ".join(f"{c.name} {_declared(c)}" for c in table.columns)
         self.connection.execute(f"CREATE TABLE {table.name} ({columns})")
         rows = [list(row) for row in judge.contents(table.name)]
         if rows:
@@ -82,6 +81,13 @@ class Duck:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _declared(column: Column) -> str:
+    """A TIME is microseconds to the judge."""
+    if column.type.members or column.type.kind is Kind.JSON:
+        return "VARCHAR"
+    return "BIGINT" if column.type == TIME else column.declared
 
 
 def _plain(value: Any) -> Any:

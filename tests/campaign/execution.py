@@ -14,7 +14,8 @@ from typing import Any
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
 from tests.campaign.asking_again import every_select, types_now
 from tests.campaign.comparison import Different, WrongType, compare
-from tests.campaign.judge import MOST_ROWS, Judge, Verdict
+from tests.campaign.judge import MOST_ROWS, Judge
+from tests.campaign.judged_writes import Verdict
 from tests.campaign.kinds import SECOND, Kind, Type, Value, absent, draw, literal
 from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, relations, used_columns
 from tests.campaign.rendering import parameters, view_text
@@ -249,7 +250,7 @@ class Execution:
         verdict, rows = self.judge.consider(write)
         if verdict is Verdict.REFUSED and self.judge.tables[write.table].spread and self._write_by_parts(write):
             return
-        if len(rows) > MOST_ROWS and isinstance(write, Insert):
+        if isinstance(write, Insert) and len(rows.get(write.table, ())) > MOST_ROWS:
             return
         refused: HeadraceError | None = None
         self.tally.counts["writes"] += 1
@@ -262,7 +263,7 @@ class Execution:
         if verdict is Verdict.REFUSED and refused is None:
             raise Finding("accepted", f"{write.text()[:500]}\n  was accepted, but violates a constraint or a type")
         if refused is None:
-            self.judge.apply(write.table, rows)
+            self.judge.apply(rows)
         else:
             self.tally.counts["refused writes"] += 1
 
@@ -376,7 +377,8 @@ class Execution:
             case RetypeColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column.name,)) and (table, column.name) not in used
-                return is_free and column.name not in self.judge.tables[table].primary_key
+                known = self.judge.tables.get(table)
+                return is_free and known is not None and column.name not in (*known.primary_key, *known.read_columns)
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column,)) and (table, column) not in used
@@ -385,7 +387,7 @@ class Execution:
                 is_there = self._has(table, operation.names)
                 return is_there and not (what == "PRIMARY KEY" and self.judge.tables[table].primary_key)
             case RenameColumns(table, names):
-                return self._has(table, names)
+                return self._has(table, names) and not self.judge.tables[table].read_columns & set(names)
             case CreateView(view, spare):
                 return any(v is not None and self._readable(v.query) for v in (view, spare))
             case AdHoc(query):

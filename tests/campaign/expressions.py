@@ -7,14 +7,29 @@ from dataclasses import dataclass
 from datetime import date
 from random import Random
 
-from tests.campaign.kinds import DATE, DBL, INT, NOW, TIME, TXT, Kind, Type, dec, draw
-from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
+from tests.campaign.kinds import DATE, DBL, INT, JSON, NOW, TIME, TXT, Kind, Type, dec, draw
+from tests.campaign.terms import (
+    Term,
+    arithmetic,
+    as_numbers,
+    as_text,
+    by_order,
+    by_place,
+    call,
+    constant,
+    exact,
+    multiple,
+    quotient,
+    same,
+    wider,
+)
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
 _REGULAR = ("(a|bb)", "(b+)", "^(.)", "(a?)", "(é|1)2?")
 """Regular expressions with one group, which mean the same everywhere."""
 _WHOLE_DAYS = ("%Y%m%d", "%d.%m.%Y", "%W %D %b %Y", "%M %e, %Y", "%Y %j")
 """Formats that read back what they wrote."""
+_PATHS = ("$.k", "$.k", "$.l", "$[0]", "$[1]")
 _COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
 
 
@@ -54,6 +69,7 @@ class Expressions:
             Kind.TXT: self._text,
             Kind.DATE: self._date,
             Kind.TIME: self._time,
+            Kind.JSON: self._document,
         }
         if self.random.random() < 0.3:
             return self._choice(type, depth - 1)
@@ -77,12 +93,14 @@ class Expressions:
         one, two = self.value(type, depth), self.value(type, depth)
         result = wider(one.type, two.type)
         match random.randrange(6):
-            case 0:
+            case 4 if type.kind is not Kind.JSON:
+                return same(one.type.plain, "NULLIF({0}, {1})", one, two)
+            case 0 | 4:
                 text = "CASE WHEN {0} THEN {1} ELSE {2} END"
                 return call(result, text, exact(result, text), self.boolean(depth), one, two)
             case 1:
                 text = "CASE WHEN {0} THEN {1} END"
-                return same(one.type, text, self.boolean(depth), one)
+                return same(one.type.plain, text, self.boolean(depth), one)
             case 2:
                 compared = self.leaf(self.any_type())
                 other = constant(draw(random, compared.type), compared.type)
@@ -91,15 +109,15 @@ class Expressions:
             case 3:
                 judged = "CASE WHEN {0} THEN {1} ELSE {2} END"
                 return call(result, "IF({0}, {1}, {2})", exact(result, judged), self.boolean(depth), one, two)
-            case 4:
-                return same(one.type, "NULLIF({0}, {1})", one, two)
             case _:
                 name = random.choice(("COALESCE", "IFNULL"))
                 return call(result, name + "({0}, {1})", exact(result, name + "({0}, {1})"), one, two)
 
     def _integer(self, depth: int) -> Term:
         random = self.random
-        match random.randrange(15):
+        match random.randrange(17):
+            case 15 | 16 if (told := self._told(depth)) is not None:
+                return told
             case 14:
                 text, judged = random.choice(
                     (
@@ -161,7 +179,45 @@ class Expressions:
             case 3:
                 return call(INT, "MOD({0}, {1})", "my_mod({0}, {1}, 0)", one, two)
             case _:
-                return call(INT, "CAST({0} AS SIGNED)", "my_text_int({0})", self.value(TXT, depth))
+                text = self.value(TXT, depth)
+                judged = "my_text_int({0})"
+                if text.type.members:
+                    text, judged = by_place(text), "{0}"
+                return call(INT, "CAST({0} AS SIGNED)", judged, text)
+
+    def _told(self, depth: int) -> Term | None:
+        """A number that is told of a document, an ENUM or a SET."""
+        random = self.random
+        listed = [term for term in self.scope if term.type.members]
+        if any(term.type.kind is Kind.JSON for term in self.scope) and random.random() < 0.6:
+            text, judged = random.choice(
+                (("JSON_LENGTH({0})", "my_json_length({0})"), ("JSON_CONTAINS({0}, '1')", "my_json_holds({0}, '1')"))
+            )
+            return call(INT, text, judged, self.value(JSON, depth))
+        if not listed:
+            return None
+        term = random.choice(listed)
+        if term.type.is_set and random.random() < 0.5:
+            member = constant(random.choice(term.type.members), TXT)
+            return call(
+                INT, "FIND_IN_SET({1}, {0})", f"my_found({{1}}, {{0}}, '{','.join(term.type.members)}')", term, member
+            )
+        return call(INT, "CAST({0} AS SIGNED)", "{0}", by_place(term))
+
+    def _document(self, depth: int) -> Term:
+        random = self.random
+        one = self.value(JSON, min(depth, 0))
+        value = self.leaf(random.choice((INT, TXT)))
+        match random.randrange(4):
+            case 0:
+                return call(JSON, "JSON_OBJECT('k', {0})", "my_json_object('k', {0})", value)
+            case 1:
+                return call(JSON, "JSON_ARRAY({0}, {1})", "my_json_array({0}, {1})", value, self.leaf(INT))
+            case 2:
+                return call(JSON, "JSON_SET({0}, '$.k', {1})", "my_json_set({0}, 'k', {1})", one, value)
+            case _:
+                path = random.choice(_PATHS)
+                return call(JSON, f"JSON_EXTRACT({{0}}, '{path}')", f"my_json_extract({{0}}, '{path}')", one)
 
     def _decimal(self, depth: int) -> Term:
         random = self.random
@@ -198,6 +254,18 @@ class Expressions:
 
     def _text(self, depth: int) -> Term:
         random = self.random
+        if random.random() < 0.25 and any(term.type.kind is Kind.JSON for term in self.scope):
+            path, document = random.choice(_PATHS), self.value(JSON, depth)
+            text, judged = random.choice(
+                (
+                    (
+                        f"JSON_UNQUOTE(JSON_EXTRACT({{0}}, '{path}'))",
+                        f"my_json_unquote(my_json_extract({{0}}, '{path}'))",
+                    ),
+                    ("JSON_TYPE({0})", "my_json_type({0})"),
+                )
+            )
+            return call(TXT, text, judged, document)
         one = self.value(TXT, depth)
         match random.randrange(10):
             case 0:
@@ -283,12 +351,14 @@ class Expressions:
                     return call(INT, "({0} XOR {1})", "(({0}) <> ({1}))", one, two)
         type = self.any_type()
         one = self.value(type, depth - 1)
+        if type.kind is Kind.JSON and random.random() < 0.7:
+            return self.comparison(one, self.value(JSON, depth - 1))
         match random.randrange(9):
             case 0:
                 return same(INT, random.choice(("({0} IS NULL)", "({0} IS NOT NULL)")), one)
-            case 1:
+            case 1 if type.kind is not Kind.JSON:
                 return self._member(one)
-            case 2:
+            case 2 if type.kind is not Kind.JSON:
                 text = random.choice(("({0} BETWEEN {1} AND {2})", "({0} NOT BETWEEN {1} AND {2})"))
                 return same(INT, text, one, self.leaf(type), self.leaf(type))
             case 3:
@@ -299,10 +369,10 @@ class Expressions:
                 return call(INT, f"({{0}} LIKE '{pattern}')", judged, self.value(TXT, depth - 1))
             case 4 if not self.plain:
                 operator = random.choice(("=", "<", ">"))
-                text = f"({{0}} {operator} {{1}})"
-                return call(INT, text, f"(my_num({{0}}) {operator} {{1}})", self.leaf(TXT), self.leaf(INT))
-            case 5 if not self.plain:
+                return same(INT, f"({{0}} {operator} {{1}})", *as_numbers(self.leaf(TXT), self.leaf(INT)))
+            case 5 if not self.plain and type.kind is not Kind.JSON:
                 other = self.any_type()
+                other = INT if other.kind is Kind.JSON else other
                 operator = random.choice(("<", "<=", ">", ">=", "=", "<>"))
                 parts = one, self.leaf(other), self.leaf(type), self.leaf(other)
                 rows = f"({{0}}, {{1}}) {operator} ({{2}}, {{3}})"
@@ -313,6 +383,8 @@ class Expressions:
     def comparison(self, one: Term, two: Term, operator: str | None = None) -> Term:
         operator = operator or self.random.choice(_COMPARISONS)
         judged = "IS" if operator == "<=>" else operator
+        if one.type.kind is Kind.JSON:
+            one, two = by_order(one), by_order(two)
         return call(INT, f"({{0}} {operator} {{1}})", f"({{0}} {judged} {{1}})", one, two)
 
     def _comparable(self, type: Type) -> Type:

@@ -192,6 +192,105 @@ def my_last_day(x: str) -> str:
     return day.replace(day=calendar.monthrange(day.year, day.month)[1]).isoformat()
 
 
+# --- ENUM, SET, JSON ------------------------------------------------------------------------------------------------
+
+
+def my_place(x: str, members: str) -> int:
+    return members.split(",").index(x) + 1
+
+
+def my_bits(x: str, members: str) -> int:
+    return sum(1 << place for place, member in enumerate(members.split(",")) if member in x.split(","))
+
+
+def my_found(member: str, x: str, members: str) -> int:
+    """FIND_IN_SET of a SET: the place of the member in the type, where the value has it."""
+    return members.split(",").index(member) + 1 if member in x.split(",") else 0
+
+
+def json_text(value: Any) -> str:
+    """As MySQL prints it: keys by their lengths, then by their bytes."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(json_text, value))}]"
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
+        return "{" + ", ".join(f"{json_text(key)}: {json_text(value[key])}" for key in keys) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def my_json_key(x: str) -> str:
+    """A text that is sorted as MySQL sorts documents; the document itself is the end of it."""
+    return f"{_json_key(json.loads(x))}\x02{x}"
+
+
+def _json_key(value: Any) -> str:
+    match value:
+        case None:
+            return "a"
+        case bool():
+            return f"f{int(value)}"
+        case int() | float():
+            return f"b{value + 1_000_000:020.6f}"
+        case str():
+            return f"c{value}\x01"
+        case dict():
+            keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
+            return f"d{len(value):03}" + "".join(f"{key}\x01{_json_key(value[key])}" for key in keys)
+        case list():
+            return "e" + "".join(map(_json_key, value)) + "\x01"
+    raise AssertionError(f"{value!r} in JSON")
+
+
+def my_json_of_key(key: str) -> str:
+    return key.rpartition("\x02")[2]
+
+
+def my_json_extract(x: str, path: str) -> str | None:
+    """``$.key`` or ``$[n]``; what is no array is an array of itself."""
+    value = json.loads(x)
+    if path.startswith("$."):
+        found = isinstance(value, dict) and path[2:] in value
+        return json_text(value[path[2:]]) if found else None
+    place, value = int(path[2:-1]), value if isinstance(value, list) else [value]
+    return json_text(value[place]) if place < len(value) else None
+
+
+def my_json_unquote(x: str) -> str:
+    value = json.loads(x)
+    return value if isinstance(value, str) else x
+
+
+def my_json_length(x: str) -> int:
+    value = json.loads(x)
+    return len(value) if isinstance(value, list | dict) else 1
+
+
+def my_json_type(x: str) -> str:
+    names = {bool: "BOOLEAN", int: "INTEGER", str: "STRING", dict: "OBJECT", list: "ARRAY", float: "DOUBLE"}
+    value = json.loads(x)
+    return "NULL" if value is None else names[type(value)]
+
+
+def my_json_holds(x: str, y: str) -> int:
+    """Whether a document contains a scalar, as JSON_CONTAINS has it: an array one of its elements, nothing else."""
+    value, wanted = json.loads(x), json.loads(y)
+    values = value if isinstance(value, list) else [value]
+    return int(any(type(each) is type(wanted) and each == wanted for each in values))
+
+
+def my_json_object(key: str, value: Any) -> str:
+    return json_text({key: value})
+
+
+def my_json_array(one: Any, two: Any) -> str:
+    return json_text([one, two])
+
+
+def my_json_set(x: str, key: str, value: Any) -> str:
+    document = json.loads(x)
+    return json_text({**document, key: value}) if isinstance(document, dict) else x
+
+
 class Average:
     """AVG of exact numbers, rounded half up to the scale that is its second argument."""
 
@@ -337,7 +436,8 @@ _ANY_NULL = (
     my_multiple, my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num,
     my_text_int, my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add,
     my_regexp_instr, my_regexp_replace,
-    my_time_text, my_clipped, my_datediff, my_date_part, my_date_format, my_last_day,
+    my_time_text, my_clipped, my_datediff, my_date_part, my_date_format, my_last_day, my_place, my_bits, my_found,
+    my_json_key, my_json_of_key, my_json_extract, my_json_unquote, my_json_length, my_json_type, my_json_holds,
 )  # fmt: skip
 
 
@@ -349,6 +449,9 @@ def install(connection: sqlite3.Connection) -> None:
             return None if None in arguments else function(*arguments)
 
         connection.create_function(function.__name__, -1, strict, deterministic=True)
+    for maker in (my_json_object, my_json_array):
+        connection.create_function(maker.__name__, 2, maker, deterministic=True)
+    connection.create_function("my_json_set", 3, lambda x, *rest: None if x is None else my_json_set(x, *rest))
     connection.create_aggregate("my_avg", 2, Average)  # type: ignore[arg-type]
     connection.create_aggregate("my_avg_distinct", 2, DistinctAverage)  # type: ignore[arg-type]
     for spread in (Variance, VarianceOfSample, Deviation, DeviationOfSample):

@@ -1,50 +1,32 @@
 """The judge: the same tables in SQLite, changed by MySQL's rules for constraints, asked with our own text.
 
 Queries and the expressions of writes are SQLite's to evaluate. What becomes of a row that meets a key (refused,
-ignored, replaced, updated) is decided here in Python, because SQLite's own clauses differ from MySQL's in detail.
+ignored, replaced, updated) is decided in Python (``judged_writes.py``), because SQLite's own clauses differ from
+MySQL's in detail.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
-from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
-from tests.campaign.functions import install, my_dec
-from tests.campaign.kinds import SECOND, Kind, Value
+from tests.campaign.functions import install
+from tests.campaign.judged_writes import Changed, Consideration, Stored, Verdict, plain
+from tests.campaign.kinds import Value
 from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Table
-from tests.campaign.statements import AskMore, Assignment, Delete, Insert, Update, Write
+from tests.campaign.statements import AskMore, Write
 from tests.campaign.terms import Term
-
-Stored = tuple[Any, ...]
-Rows = dict[int, Stored]
-"""Row id → values in the order of the table's columns."""
-
 
 AFFORDABLE = 400_000
 """SQLite's instructions for one query: tens of milliseconds. More would let one bad join eat the campaign's time."""
 
 MOST_ROWS = 60
 """Of a table: an INSERT beyond it is left out."""
-
-
-class Verdict(StrEnum):
-    DONE = "done"
-    REFUSED = "refused"
-    """A constraint or a type is violated: nothing is changed."""
-    OPEN = "open"
-    """Right in the end, but keys collide on the way: MySQL's answer depends on the order of the rows."""
-
-
-class Refused(Exception):
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,148 +144,20 @@ class Judge:
 
     # --- writes ---------------------------------------------------------------------------------------------------
 
-    def consider(self, write: Write) -> tuple[Verdict, Rows]:
-        """What the write would leave in the table, without changing it."""
-        table = self.tables[write.table]
-        before = {row[0]: row[1:] for row in self.connection.execute(f"SELECT rowid, * FROM {table.name}")}
-        try:
-            if isinstance(write, Insert):
-                return Verdict.DONE, self._inserted(table, before, write)
-            if isinstance(write, Delete):
-                gone = self._matching(write, ())
-                return Verdict.DONE, {id: row for id, row in before.items() if id not in gone}
-            return self._updated(table, before, write)
-        except Refused:
-            return Verdict.REFUSED, before
+    def consider(self, write: Write) -> tuple[Verdict, Changed]:
+        """What the write would leave in the tables that it changes, without changing them."""
+        return Consideration(self.connection, self.tables).consider(write)
 
-    def apply(self, table: str, rows: Rows) -> None:
-        width = len(self.tables[table].columns)
+    def apply(self, changed: Changed) -> None:
         self.connection.execute("BEGIN")
-        self.connection.execute(f"DELETE FROM {table}")
-        slots = ", ".join("?" * (width + 1))
-        names = ", ".join(("rowid", *self.tables[table].names))
-        self.connection.executemany(
-            f"INSERT INTO {table} ({names}) VALUES ({slots})", [(id, *row) for id, row in rows.items()]
-        )
+        for table, rows in changed.items():
+            names = ("rowid", *self.tables[table].names)
+            self.connection.execute(f"DELETE FROM {table}")
+            self.connection.executemany(
+                f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' for _ in names)})",
+                [(id, *row) for id, row in rows.items()],
+            )
         self.connection.execute("COMMIT")
-
-    def _inserted(self, table: Table, before: Rows, insert: Insert) -> Rows:
-        rows = dict(before)
-        for values in insert.rows:
-            given = dict(zip(insert.columns, values, strict=True))
-            row = tuple(stored(c, given.get(c.name, c.default), table) for c in table.columns)
-            holders = [id for key in table.keys for id in self._holders(table, rows, key, row)]
-            if not holders:
-                rows[max(rows, default=0) + 1] = row
-            elif insert.mode == "":
-                raise Refused
-            elif insert.mode == "replace":
-                for id in holders:
-                    rows.pop(id, None)
-                rows[max(rows, default=0) + 1] = row
-            elif insert.mode == "update":
-                rows[holders[0]] = self._assigned(table, insert.assignments, rows[holders[0]], row)
-                self._require_unique(table, rows)
-        return rows
-
-    def _assigned(self, table: Table, assignments: Iterable[Assignment], old: Stored, new: Stored) -> Stored:
-        slots = ", ".join(f"? AS {name}" for name in table.names)
-        shown = ", ".join(term.judge() for _, term in assignments)
-        text = f"SELECT {shown} FROM (SELECT {slots}) AS {table.name}, (SELECT {slots}) AS inserted"
-        results = next(self.connection.execute(text, (*old, *new)))
-        return self._changed(table, assignments, old, results)
-
-    def _changed(self, table: Table, assignments: Iterable[Assignment], old: Stored, results: Stored) -> Stored:
-        changed = list(old)
-        for (name, _), value in zip(assignments, results, strict=True):
-            changed[table.names.index(name)] = stored(table.column(name), value, table)
-        return tuple(changed)
-
-    def _updated(self, table: Table, before: Rows, update: Update) -> tuple[Verdict, Rows]:
-        results = self._matching(update, tuple(term for _, term in update.assignments))
-        rows = dict(before)
-        if update.ignore:
-            return Verdict.DONE, self._updated_one_by_one(table, rows, update, results)
-        for id, values in results.items():
-            rows[id] = self._changed(table, update.assignments, before[id], values)
-        self._require_unique(table, rows)
-        for key in table.keys:
-            positions = [table.names.index(name) for name in key]
-            for id in results:
-                now = [rows[id][p] for p in positions]
-                others = (row for other, row in before.items() if other != id and other in results)
-                if None not in now and any([row[p] for p in positions] == now for row in others):
-                    return Verdict.OPEN, rows
-        return Verdict.DONE, rows
-
-    def _updated_one_by_one(self, table: Table, rows: Rows, update: Update, results: Rows) -> Rows:
-        """UPDATE IGNORE, in the order of the primary key."""
-        new = {id: self._changed(table, update.assignments, rows[id], values) for id, values in results.items()}
-        places = [table.names.index(name) for name in table.primary_key]
-        for id in sorted(new, key=lambda id: [rows[id][place] for place in places]):
-            others = {other: row for other, row in rows.items() if other != id}
-            if not any(self._holders(table, others, key, new[id]) for key in table.keys):
-                rows[id] = new[id]
-        return rows
-
-    def _matching(self, write: Update | Delete, terms: tuple[Any, ...]) -> Rows:
-        shown = ", ".join(["rowid", *(term.judge() for term in terms)])
-        text = f"SELECT {shown} FROM {write.table}"
-        if write.where is not None:
-            text += f" WHERE {write.where.judge()}"
-        return {row[0]: row[1:] for row in self.connection.execute(text)}
-
-    def _holders(self, table: Table, rows: Rows, key: tuple[str, ...], row: Stored) -> list[int]:
-        positions = [table.names.index(name) for name in key]
-        wanted = [row[p] for p in positions]
-        if None in wanted:
-            return []
-        return [id for id, other in rows.items() if [other[p] for p in positions] == wanted]
-
-    def _require_unique(self, table: Table, rows: Rows) -> None:
-        for key in table.keys:
-            if any(len(self._holders(table, rows, key, row)) > 1 for row in rows.values()):
-                raise Refused
-
-
-def plain(value: Value) -> Any:
-    """The value as SQLite holds it."""
-    if isinstance(value, timedelta):
-        return value // SECOND
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def stored(column: Column, value: Any, table: Table) -> Any:
-    """The value as the column keeps it, or Refused."""
-    value = plain(value)
-    if value is None:
-        if not column.nullable or column.name in table.primary_key:
-            raise Refused
-        return None
-    match column.type.kind:
-        case Kind.INT:
-            if not isinstance(value, int) or (column.declared != "BIGINT" and abs(value) > 2**31 - 1):
-                raise Refused
-        case Kind.DEC:
-            if isinstance(value, str) or abs(value) >= 10**6:
-                raise Refused
-            value = my_dec(value, column.type.scale)
-        case Kind.DBL:
-            if isinstance(value, str):
-                raise Refused
-            value = float(value)
-        case Kind.TXT:
-            if len(value) > (column.width or 65_535):
-                raise Refused
-        case Kind.DATE:
-            try:
-                date.fromisoformat(value)
-            except ValueError:
-                raise Refused from None
-        case Kind.TIME:
-            if isinstance(value, str):
-                raise Refused
-    return value
 
 
 def _compared_columns(term: Term) -> list[tuple[Term, list[int]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -18,12 +18,21 @@ class Kind(StrEnum):
     TXT = "txt"
     DATE = "date"
     TIME = "time"
+    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
     kind: Kind
     scale: int = 0
+    members: tuple[str, ...] = ()
+    """Of a column that is an ENUM or a SET, which is text: compared by its name, sorted and numbered by its place."""
+    is_set: bool = False
+
+    @property
+    def plain(self) -> Type:
+        """What is made of a value of this type, and is no column."""
+        return replace(self, members=(), is_set=False) if self.members else self
 
     @property
     def numeric(self) -> bool:
@@ -35,6 +44,7 @@ DBL = Type(Kind.DBL)
 TXT = Type(Kind.TXT)
 DATE = Type(Kind.DATE)
 TIME = Type(Kind.TIME)
+JSON = Type(Kind.JSON)
 
 
 def dec(scale: int) -> Type:
@@ -48,6 +58,10 @@ DECIMALS = ("0.00", "0.50", "1.25", "1.25", "2.00", "3.75", "-1.50", "10.10")
 DOUBLES = (0.0, 0.5, 1.5, 1.5, -2.25, 4.0)
 TEXTS = ("a", "a", "b", "b", "c", "d", "e", "", "B", "ab", "a_c", "1", "01", "2x", "été")
 DATES = ("2024-01-31", "2024-02-29", "2024-02-29", "2024-03-01", "2023-12-31", "2024-07-04")
+
+DOCUMENTS = ("1", "2", "2", "10", '"a"', '"b"', "true", "false", '{"k": 1}', '{"k": 1}', '{"k": "a"}')
+DOCUMENTS += ('{"k": 2, "l": "a"}', '{"k": [2]}', "{}", "[]", "[1]", "[1, 2]", '["a", null]')
+"""As MySQL prints them, so that equal documents are equal texts. None is null, which a client cannot tell from NULL."""
 
 NOW = "2026-01-31 08:00:00"
 """The time of all statements and look-ups."""
@@ -64,6 +78,13 @@ def draw(random: Random, type: Type) -> Value:
             return Decimal(random.choice(DECIMALS))
         case Kind.DBL:
             return random.choice(DOUBLES)
+        case Kind.JSON:
+            return random.choice(DOCUMENTS)
+        case Kind.TXT if type.is_set:
+            chosen = random.sample(type.members, random.randint(0, len(type.members)))
+            return ",".join(member for member in type.members if member in chosen)
+        case Kind.TXT if type.members:
+            return random.choice(type.members)
         case Kind.TXT:
             return random.choice(TEXTS)
         case Kind.DATE:
@@ -81,6 +102,7 @@ def absent(type: Type) -> Value:
         Kind.TXT: "absent",
         Kind.DATE: "2031-01-01",
         Kind.TIME: timedelta(hours=7),
+        Kind.JSON: "77",
     }
     return values[type.kind]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tests.campaign.kinds import TXT
 from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View, named_columns
-from tests.campaign.terms import Parameter, Term, both, constant
+from tests.campaign.terms import Parameter, Term, both, by_order, column, constant
 
 
 def cut_text(cut: Cut, *, judged: bool) -> str:
@@ -147,7 +147,9 @@ def judged(query: Query) -> str:
     """Every row and then its sort keys ``k0``, ``k1`` …, without order and without LIMIT."""
     if isinstance(query, Compound):
         body = _judged_union(query)
-        keys = [f"u.{query.outputs[key.position or 0].name} AS k{i}" for i, key in enumerate(query.order)]
+        shown = (query.outputs[key.position or 0] for key in query.order)
+        terms = (by_order(column("u", output.name, output.term.type.plain)) for output in shown)
+        keys = [f"{term.judge()} AS k{i}" for i, term in enumerate(terms)]
         return f"SELECT {', '.join(['u.*', *keys])} FROM ({body}) AS u"
     return _judged_select(query, with_keys=True)
 
@@ -184,7 +186,7 @@ def _judged_block(select: Select, with_keys: bool) -> str:
     sources, moved = _judged_from(select)
     shown = [f"{output.term.judge(moved)} AS {output.name}" for output in select.outputs]
     if with_keys:
-        shown += [f"{key.term.judge(moved)} AS k{i}" for i, key in enumerate(select.order)]
+        shown += [f"{by_order(key.term).judge(moved)} AS k{i}" for i, key in enumerate(select.order)]
     text = f"SELECT {'DISTINCT ' if select.distinct else ''}{', '.join(shown)} FROM {sources}"
     condition = both(select.where)
     if condition is not None:

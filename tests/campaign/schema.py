@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.campaign.kinds import DATE, DBL, INT, TIME, TXT, Type, Value, dec, draw, literal
+from tests.campaign.kinds import DATE, DBL, INT, JSON, TIME, TXT, Kind, Type, Value, dec, draw, literal
+from tests.campaign.terms import Term
 
 _TYPES = (
     (INT, "INT", 6),
@@ -14,7 +15,11 @@ _TYPES = (
     (DATE, "DATE", 2),
     (DBL, "DOUBLE", 1),
     (TIME, "TIME", 1),
+    (TXT, "ENUM", 2),
+    (TXT, "SET", 1),
+    (JSON, "JSON", 1),
 )
+_MEMBERS = (("b", "a", "ab", "B"), ("e", "d", "c", "b", "a"), ("2x", "a", "10"))
 _ALIASES = {"INT": ("INT", "BIGINT", "INTEGER"), "VARCHAR(12)": ("VARCHAR(12)", "VARCHAR(12)", "TEXT")}
 
 
@@ -26,6 +31,18 @@ class Column:
     nullable: bool = True
     default: Value = None
     has_default: bool = False
+    generated: Term | None = None
+    """What it is computed of; then it has no default, and no write gives it a value."""
+    virtual: bool = False
+
+    @property
+    def can_be_key(self) -> bool:
+        return self.declared != "TEXT" and self.type.kind not in (Kind.DBL, Kind.JSON)
+
+    @property
+    def whole_digits(self) -> int:
+        """Of a DECIMAL."""
+        return int(self.declared[8:].partition(",")[0]) - self.type.scale
 
     @property
     def width(self) -> int | None:
@@ -34,6 +51,8 @@ class Column:
 
     def ddl(self) -> str:
         text = f"{self.name} {self.declared}"
+        if self.generated is not None:
+            text += f" AS ({self.generated.mysql()}) {'VIRTUAL' if self.virtual else 'STORED'}"
         if not self.nullable:
             text += " NOT NULL"
         if self.has_default:
@@ -56,6 +75,8 @@ class Table:
     """What CREATE TABLE says of it; nothing where it is the column that is taken anyway."""
     spread: bool = False
     """The table has more than one shard."""
+    checks: tuple[tuple[str, Term], ...] = ()
+    """Names and conditions."""
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -71,7 +92,15 @@ class Table:
 
     @property
     def key_columns(self) -> frozenset[str]:
-        return frozenset(name for key in (*self.keys, *self.indexes, (self.shard_by,)) for name in key)
+        return (
+            frozenset(name for key in (*self.keys, *self.indexes, (self.shard_by,)) for name in key) | self.read_columns
+        )
+
+    @property
+    def read_columns(self) -> frozenset[str]:
+        """What checks and generated columns read."""
+        terms = [*(term for _, term in self.checks), *(c.generated for c in self.columns if c.generated is not None)]
+        return frozenset(part.column[1] for term in terms for part in term.walk() if part.column is not None)
 
     def ddl(self) -> str:
         parts = [column.ddl() for column in self.columns]
@@ -79,6 +108,7 @@ class Table:
             parts.append(f"PRIMARY KEY ({', '.join(self.primary_key)})")
         parts += [f"UNIQUE KEY u{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.unique)]
         parts += [f"INDEX i{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.indexes)]
+        parts += [f"CONSTRAINT {name} CHECK ({term.mysql()})" for name, term in self.checks]
         return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.clause}"
 
 
@@ -86,12 +116,15 @@ def random_column(random: Random, name: str, *, key: bool = False) -> Column:
     """A column; for a key a short one, never of floats."""
     while True:
         type, declared, _ = random.choices(_TYPES, [weight for *_, weight in _TYPES])[0]
-        if not (key and type == DBL):
+        if not (key and type in (DBL, JSON)):
             break
+    if declared in ("ENUM", "SET"):
+        type = replace(type, members=random.choice(_MEMBERS), is_set=declared == "SET")
+        declared += f"({', '.join(map(literal, type.members))})"
     declared = random.choice(_ALIASES.get(declared, (declared,)))
     if key and declared == "TEXT":
         declared = "VARCHAR(12)"
-    has_default = declared != "TEXT" and random.random() < 0.25
+    has_default = declared not in ("TEXT", "JSON") and random.random() < 0.25
     nullable = not key and random.random() < 0.65
     default = draw(random, type) if has_default else None
     return Column(name, type, declared, nullable, default, has_default)
@@ -107,7 +140,7 @@ def random_table(random: Random, name: str, shards: int = 1) -> Table:
         if i == 0 and keyed == 1 and random.random() < 0.8:
             column = Column("c0", INT, "INT", nullable=False)
         columns.append(column)
-    shorts = [column.name for column in columns[keyed:] if column.declared != "TEXT" and column.type != DBL]
+    shorts = [column.name for column in columns[keyed:] if column.can_be_key]
     unique: tuple[tuple[str, ...], ...] = ()
     if shorts and random.random() < 0.2:
         unique = (tuple(random.sample(shorts, min(len(shorts), random.choice((1, 1, 2))))),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -13,7 +14,18 @@ from tests.campaign.kinds import INT, Kind, Type
 from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
 from tests.campaign.schema import Table
-from tests.campaign.terms import Parameter, Term, arithmetic, as_numbers, both, call, placeholder, same
+from tests.campaign.terms import (
+    Parameter,
+    Term,
+    arithmetic,
+    as_numbers,
+    both,
+    by_order,
+    call,
+    placeholder,
+    same,
+    unnamed,
+)
 
 
 @dataclass
@@ -48,6 +60,7 @@ class Queries:
         first = self._unordered(depth)
         while first.star:
             first = self._unordered(depth)
+        first = replace(first, outputs=tuple(replace(o, term=unnamed(o.term)) for o in first.outputs))
         types = [output.term.type for output in first.outputs]
         names = [output.name for output in first.outputs]
         branches = [first, *(self._branch(types, names) for _ in range(self.random.choice((1, 1, 2))))]
@@ -84,8 +97,9 @@ class Queries:
         for type in types:
             term = expressions.value(type, 1)
             while term.type != type:
-                term = expressions.leaf(type) if self.random.random() < 0.5 else _cast_to(expressions.leaf(type), type)
-            shown.append(term)
+                term = unnamed(expressions.leaf(type))
+                term = term if self.random.random() < 0.5 else _cast_to(term, type)
+            shown.append(unnamed(term))
         if self.random.random() < 0.4:
             where = (*where, expressions.boolean(1))
         outputs = tuple(Output(term, name) for term, name in zip(shown, names, strict=True))
@@ -158,8 +172,8 @@ class Queries:
                 function, value = random.choice(
                     ((f"{function} OVER {over}", argument), (f"RANK() OVER ({by}{order})", argument))
                 )
-            type = INT if value is argument else value.type
-            found.append(Term(type, function, function, (value, *keys)))
+            type = INT if value is argument else value.type.plain
+            found.append(Term(type, function, function, (value, *map(by_order, keys))))
         return found
 
     def named(self, shown: Sequence[Term]) -> tuple[Output, ...]:
@@ -276,8 +290,8 @@ class Queries:
             term = random.choice(candidates) if candidates else inside.leaf(outer.type)
         query = Select((Output(term, "x0"),), sources, where)
         name = random.choice(("IN", "IN", "NOT IN"))
-        text = f"({{0}} {name} ({mysql(query)}))"
-        return Term(INT, text, f"({{0}} {name} ({nested(query)}))", (outer,), nested=(query,))
+        text, judged = (f"({{0}} {name} ({_inset(each)}))" for each in (mysql(query), nested(query)))
+        return Term(INT, text, judged, (outer,), nested=(query,))
 
     def _correlated(
         self, expressions: Expressions, inside: Expressions, sources: tuple[Source, ...], where: tuple[Term, ...]
@@ -287,25 +301,28 @@ class Queries:
         outer = random.choice(expressions.scope)
         own = [term for term in inside.scope if term.type == outer.type]
         if own:
-            comparison = random.choices(("=", "<", "<>"), (6, 1, 1))[0]
+            comparison = random.choices(("=", "<", "<>"), (6, 1, 1))[0] if outer.type.kind is not Kind.JSON else "="
             around = Term(outer.type, "{0}", "{0}")
             where = (*where, same(INT, f"({{0}} {comparison} {{1}})", random.choice(own), around))
         kind = random.choice(("EXISTS", "NOT EXISTS", "COUNT", "IN", "NOT IN"))
         if kind == "COUNT":
             query = Select((Output(Term(INT, "COUNT(*)", "COUNT(*)", aggregate=True), "x0"),), sources, where)
             test = f" {random.choice(('=', '>'))} {random.randrange(3)}"
-            return Term(INT, f"(({mysql(query)}){test})", f"(({nested(query)}){test})", (outer,), nested=(query,))
+            text, judged = (f"(({_inset(each)}){test})" for each in (mysql(query), nested(query)))
+            return Term(INT, text, judged, (outer,), nested=(query,))
         query = Select((Output(random.choice(own or list(inside.scope)), "x0"),), sources, where)
         left = f"{{0}} {kind}" if own and kind.endswith("IN") else "EXISTS"
-        return Term(INT, f"({left} ({mysql(query)}))", f"({left} ({nested(query)}))", (outer,), nested=(query,))
+        text, judged = (f"({left} ({_inset(each)}))" for each in (mysql(query), nested(query)))
+        return Term(INT, text, judged, (outer,), nested=(query,))
 
     def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
         random = self.random
         found = []
+        columns = [column for column in columns if column.type.kind is not Kind.JSON]
         exact = [column for column in columns if column.type.kind is not Kind.DBL]
         if len(exact) > 1 and random.random() < 0.12:
             found.append(self._row_range(exact))
-        for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0] - len(found)):
+        for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0] - len(found) if columns else 0):
             target = random.choice(columns)
             kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1))[0]
             if target.type.kind is Kind.DBL and kind in ("=", "in"):
@@ -433,6 +450,11 @@ class Queries:
 
 def stored(table: Table) -> Stored:
     return Stored(table.name, tuple((column.name, column.type) for column in table.columns))
+
+
+def _inset(text: str) -> str:
+    """A query in a template, whose only slot is ``{0}``: braces of documents are none."""
+    return re.sub(r"\{(?!0\})", "{{", re.sub(r"(?<!\{0)\}", "}}", text))
 
 
 def _meets(one: Term, two: Term) -> bool:

@@ -71,9 +71,11 @@ def constant(value: Value, type: Type) -> Term:
     text = literal(value)
     if type.kind is Kind.DATE and value is not None:
         return Term(type, f"CAST({text} AS DATE)", text, constant=True)
+    if type.kind is Kind.JSON and value is not None:
+        return Term(type, f"CAST({text} AS JSON)", text, constant=True)
     if isinstance(value, timedelta):
         return Term(type, f"CAST({text} AS TIME)", str(value // SECOND), constant=True)
-    return Term(type, text, text, constant=True)
+    return Term(type.plain, text, text, constant=True)
 
 
 def call(type: Type, text: str, judged: str, *arguments: Term) -> Term:
@@ -98,7 +100,7 @@ def wider(*types: Type) -> Type:
     """The type that holds values of all of these, as MySQL's CASE, COALESCE, UNION and ``+`` choose it."""
     kinds = {type.kind for type in types}
     if len(kinds) == 1:
-        return dec(max(type.scale for type in types)) if kinds == {Kind.DEC} else types[0]
+        return dec(max(type.scale for type in types)) if kinds == {Kind.DEC} else types[0].plain
     if kinds == {Kind.INT, Kind.DEC}:
         return dec(max(type.scale for type in types))
     if Kind.DBL in kinds and all(type.numeric for type in types):
@@ -146,8 +148,31 @@ def as_text(term: Term) -> Term:
 def as_numbers(*terms: Term) -> tuple[Term, ...]:
     """Terms as they are compared where some are texts and some are numbers."""
     return tuple(
-        Term(term.type, "{0}", "my_num({0})", (term,)) if term.type.kind is Kind.TXT else term for term in terms
+        by_place(term)
+        if term.type.members
+        else Term(term.type, "{0}", "my_num({0})", (term,))
+        if term.type.kind is Kind.TXT
+        else term
+        for term in terms
     )
+
+
+def by_place(term: Term) -> Term:
+    """A column that is an ENUM or a SET as a number: its member's place from 1 on, or a bit for each member."""
+    name = "my_bits" if term.type.is_set else "my_place"
+    return Term(INT, "{0}", f"{name}({{0}}, '{','.join(term.type.members)}')", (term,))
+
+
+def by_order(term: Term) -> Term:
+    """The term where it is sorted by."""
+    if term.type.members:
+        return by_place(term)
+    return Term(term.type, "{0}", "my_json_key({0})", (term,)) if term.type.kind is Kind.JSON else term
+
+
+def unnamed(term: Term) -> Term:
+    """A column as an expression that is written like it, and has lost its members."""
+    return Term(term.type.plain, "{0}", "{0}", (term,)) if term.type.members else term
 
 
 def both(terms: tuple[Term, ...] | list[Term]) -> Term | None:

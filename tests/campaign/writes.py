@@ -6,7 +6,8 @@ from dataclasses import replace
 from random import Random
 
 from tests.campaign.expressions import Expressions
-from tests.campaign.kinds import INT, TXT, Kind, Value, dec, draw
+from tests.campaign.judged_writes import NO_DOCUMENT
+from tests.campaign.kinds import INT, Kind, Value, dec, draw
 from tests.campaign.schema import Column, Table
 from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
 from tests.campaign.terms import Term, arithmetic, call, column, constant, exact
@@ -26,7 +27,8 @@ def random_insert(random: Random, table: Table, rows: int | None = None) -> Inse
     mode = random.choices(("", "ignore", "replace", "update"), (5, 2, 2, 2))[0]
     if mode == "update" and not table.keys:
         mode = ""
-    shown = [c for c in table.columns if _required(c, table) or random.random() < 0.85] or [table.columns[0]]
+    own = [c for c in table.columns if c.generated is None]
+    shown = [c for c in own if _required(c, table) or random.random() < 0.85] or own[:1]
     random.shuffle(shown)
     count = rows or random.choices((1, 2, 3, 5), (6, 3, 2, 1))[0]
     wrong = mode == "" and rows is None and random.random() < 0.04
@@ -61,6 +63,8 @@ def _value(random: Random, column: Column, table: Table) -> Value:
         return None
     if table.primary_key == (column.name,) and column.type == INT and random.random() < 0.8:
         return random.randint(0, 24)
+    if column.type.is_set and random.random() < 0.5:
+        return ",".join(random.choices(column.type.members, k=random.choice((1, 2, 2, 3))))
     return draw(random, column.type)
 
 
@@ -69,7 +73,11 @@ def _spoiled(random: Random, columns: list[Column], row: tuple[Value, ...]) -> t
     position = random.randrange(len(columns))
     column = columns[position]
     bad: Value = None if not column.nullable else "no number"
-    if column.type.kind is Kind.TXT and column.width is not None:
+    if column.type.kind is Kind.JSON:
+        bad = NO_DOCUMENT
+    elif column.type.members:
+        bad = "none of them"
+    elif column.type.kind is Kind.TXT and column.width is not None:
         bad = "longer than the column" if column.nullable else None
     elif column.type.kind is Kind.TXT:
         return row if column.nullable else (*row[:position], None, *row[position + 1 :])
@@ -90,7 +98,7 @@ def _condition(random: Random, table: Table) -> Term | None:
     if roll < 0.8:
         names = random.choice(table.keys) if table.keys else (random.choice(table.names),)
         chosen = next(term for term in scope if term.column == (table.name, names[0]))
-        if chosen.type.kind is not Kind.DBL:
+        if chosen.type.kind not in (Kind.DBL, Kind.JSON):
             return expressions.comparison(chosen, constant(draw(random, chosen.type), chosen.type), "=")
     return expressions.boolean(1)
 
@@ -104,14 +112,17 @@ def _assignments(random: Random, table: Table, *, inserted: bool) -> tuple[Assig
 
     What decides a row's shard is not set.
     """
-    free = [c for c in table.columns if not (table.spread and c.name == table.shard_by)]
+    own = [c for c in table.columns if c.generated is None]
+    free = [c for c in own if not (table.spread and c.name == table.shard_by)]
     chosen = random.sample(free, min(len(free), random.choice((1, 1, 2))))
     changed: set[str] = set()
     found = []
     for target in chosen:
         scope = [term for term in scope_of(table) if term.column is not None and term.column[1] not in changed]
+        if changed:  # MySQL would see what is computed of the new value.
+            scope = [term for term in scope if table.column(term.column[1]).generated is None]  # type: ignore[index]
         if inserted:
-            scope += [_inserted(c) for c in table.columns]
+            scope += [_inserted(c) for c in own]
         found.append((target.name, _assigned(random, target, table, scope)))
         changed.add(target.name)
     return tuple(found)
@@ -119,7 +130,7 @@ def _assignments(random: Random, table: Table, *, inserted: bool) -> tuple[Assig
 
 def _inserted(c: Column) -> Term:
     """The value that was to be inserted."""
-    return call(c.type, f"VALUES({c.name})", f"inserted.{c.name}")
+    return call(c.type.plain, f"VALUES({c.name})", f"inserted.{c.name}")
 
 
 def _assigned(random: Random, target: Column, table: Table, scope: list[Term]) -> Term:
@@ -131,9 +142,9 @@ def _assigned(random: Random, target: Column, table: Table, scope: list[Term]) -
         if numbers:
             return arithmetic("+", random.choice(numbers), constant(random.choice((1, 2, -1)), INT))
     expressions = Expressions(random, scope, plain=True)
-    if not nullable and random.random() < 0.8:
+    if random.random() < (0.6 if target.type.members else 0.0 if nullable else 0.8):
         return constant(draw(random, target.type), target.type)
-    term = expressions.value(target.type, 1 if target.type != TXT else 0)
+    term = expressions.value(target.type, 1 if target.type.kind is not Kind.TXT else 0)
     if target.type.kind is Kind.DEC and term.type.scale > 2:
         return call(dec(2), "ROUND({0}, 2)", exact(dec(2), "{0}"), term)
     return term

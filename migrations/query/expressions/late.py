@@ -11,6 +11,7 @@ CAST says, else TEXT. Where it is an operand of a comparison the value stays wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -215,7 +216,9 @@ def late_value(given: Any, type: SqlType, name: str) -> Value:
         raise TypeViolation(
             f'{given!r} is no text, which parameter "{name}" is', hint="write CAST(? AS SIGNED) where it is a number"
         )
-    return coerce(given, type, column=name, from_json=True)
+    # It is compared, and not stored: it may be longer than the column takes, and no member of it.
+    wanted = replace(type, length=None, members=()) if type.length is not None or type.members else type
+    return coerce(given, wanted, column=name, from_json=True)
 
 
 def fields_of(e: Expression) -> list[Field]:

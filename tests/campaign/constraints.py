@@ -1,0 +1,90 @@
+"""Random CHECK conditions, generated columns and foreign keys, which tables are given after they are drawn."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from tests.campaign.expressions import Expressions
+from tests.campaign.functions import install
+from tests.campaign.judged_writes import Refused, completed, meets
+from tests.campaign.kinds import DATE, INT, JSON, TXT, Kind, dec, draw
+from tests.campaign.schema import Column, Table
+from tests.campaign.terms import Term
+
+_SAMPLES = 24
+_OFTEN = 0.6
+"""A condition that fewer rows meet would leave its table empty."""
+
+
+@cache
+def _calculator() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0, check_same_thread=False)
+    install(connection)
+    return connection
+
+
+def own_columns(table: Table) -> list[Term]:
+    """As a table's definition names them."""
+    return [Term(c.type, c.name, c.name, column=(table.name, c.name)) for c in table.columns]
+
+
+def constrained(random: Random, table: Table) -> Table:
+    """The table, perhaps with generated columns and checks."""
+    for number in range(random.choices((0, 1, 2), (7, 3, 1))[0]):
+        table = _with_generated(random, table, f"g{number}")
+    checks = [
+        (f"ch{n}_{table.name}", random_check(random, table)) for n in range(random.choices((0, 1, 2), (7, 3, 1))[0])
+    ]
+    return replace(table, checks=tuple((name, term) for name, term in checks if term is not None))
+
+
+def random_check(random: Random, table: Table) -> Term | None:
+    """A condition that many rows meet, and some do not."""
+    rows = _samples(random, table)
+    for _ in range(6):
+        term = Expressions(random, own_columns(table), plain=True).boolean(1)
+        asked = replace(table, checks=(("", term),))
+        share = sum(meets(_calculator(), asked, row) for row in rows) / len(rows) if rows else 1.0
+        if _OFTEN <= share < 1:
+            return term
+    return None
+
+
+def random_generated(random: Random, table: Table, name: str) -> Column | None:
+    """A column that is computed of others."""
+    expressions = Expressions(random, own_columns(table), plain=True)
+    for _ in range(6):
+        term = expressions.value(random.choice((INT, INT, TXT, TXT, dec(2), DATE, JSON)), 1)
+        if all(part.column is None for part in term.walk()):
+            continue
+        declared = {Kind.INT: "BIGINT", Kind.TXT: "VARCHAR(40)", Kind.DATE: "DATE", Kind.JSON: "JSON"}
+        declared[Kind.DEC] = f"DECIMAL(20,{term.type.scale})"
+        return Column(name, term.type.plain, declared[term.type.kind], generated=term, virtual=random.random() < 0.4)
+    return None
+
+
+def _with_generated(random: Random, table: Table, name: str) -> Table:
+    column = random_generated(random, table, name)
+    if column is None:
+        return table
+    table = replace(table, columns=(*table.columns, column))
+    if column.can_be_key and random.random() < 0.3:
+        table = replace(table, indexes=(*table.indexes, (name,)))
+    elif column.can_be_key and random.random() < 0.2 and not table.spread:
+        table = replace(table, unique=(*table.unique, (name,)))
+    return table
+
+
+def _samples(random: Random, table: Table) -> list[tuple[object, ...]]:
+    """Rows that fit their columns."""
+    found = []
+    for _ in range(_SAMPLES):
+        given = {c.name: draw(random, c.type) for c in table.columns if not c.nullable or random.random() < 0.85}
+        try:
+            found.append(completed(_calculator(), table, given))
+        except Refused:
+            continue
+    return found
