@@ -52,6 +52,8 @@ def canonical(value: Any, type: Type) -> Any:
             if isinstance(value, str):
                 return duration(value) // SECOND
             return value // SECOND if isinstance(value, timedelta) else int(value)
+        case Kind.JSON if value == "null":
+            return None  # A client cannot tell them apart.
         case _:
             if not isinstance(value, str):
                 raise ValueError(f"{value!r} is no text")

@@ -61,7 +61,7 @@ DATES = ("2024-01-31", "2024-02-29", "2024-02-29", "2024-03-01", "2023-12-31", "
 
 DOCUMENTS = ("1", "2", "2", "10", '"a"', '"b"', "true", "false", '{"k": 1}', '{"k": 1}', '{"k": "a"}')
 DOCUMENTS += ('{"k": 2, "l": "a"}', '{"k": [2]}', "{}", "[]", "[1]", "[1, 2]", '["a", null]')
-"""As MySQL prints them, so that equal documents are equal texts. None is null, which a client cannot tell from NULL."""
+"""As MySQL prints them, so that equal documents are equal texts."""
 
 NOW = "2026-01-31 08:00:00"
 """The time of all statements and look-ups."""

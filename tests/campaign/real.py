@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 from api.encoding import parse
 from controller.embedded.local import LocalDeployment
 from domains.engine.invariants import check_links
+from domains.language.types import Kind
 from domains.operators.edges import ReaderOperator
+from tests.campaign.functions import json_text
 from tests.campaign.kinds import NOW
 from tests.campaign.subject import Answer, Setting
 
@@ -70,7 +72,15 @@ class Real:
     def lookup(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         arguments = self._arguments(view, values)
         page = self._run(self.deployment.read(view, lambda binding: binding.from_arguments(arguments)))
-        return [tuple(row.values()) for row in parse(b"[" + page + b"]")]
+        columns = self.deployment.state.planned[view.lower()].columns
+        documents = [column.type.kind is Kind.JSON for column in columns]
+        return [
+            tuple(
+                value if value is None or not is_document else json_text(value)
+                for value, is_document in zip(row.values(), documents, strict=True)
+            )
+            for row in parse(b"[" + page + b"]")
+        ]
 
     def select_evaluated(self, sql: str) -> list[tuple[Any, ...]] | None:
         return None

@@ -1,6 +1,6 @@
 """The campaign finds what is planted: one mistake for each kind of thing that it draws, each in code of the product.
 
-Each begins at a seed that has what it takes, so that it is found at once; where the draws have changed, it is looked for.
+Each begins at a seed that has what it takes, so that it is found at once; where the draws have changed, others follow.
 """
 
 from __future__ import annotations
