@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 
 from tests.campaign.asking_again import as_it_reads_now
-from tests.campaign.constraints import constrained
+from tests.campaign.constraints import constrained, referring
 from tests.campaign.kinds import INT, JSON, Kind, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
@@ -19,6 +19,7 @@ from tests.campaign.statements import (
     THROUGH,
     AddColumn,
     AdHoc,
+    Aim,
     AskMore,
     Compare,
     CreateTable,
@@ -26,6 +27,7 @@ from tests.campaign.statements import (
     DropColumn,
     DropView,
     Evict,
+    Insert,
     Lookup,
     Operation,
     Pressure,
@@ -33,6 +35,7 @@ from tests.campaign.statements import (
     Restart,
     RetypeColumn,
     Steps,
+    Write,
 )
 from tests.campaign.subject import Setting
 from tests.campaign.terms import Parameter, Term, column, placeholder, same
@@ -142,26 +145,39 @@ class _Program:
         for i in range(random.choices((1, 2, 3, 4), (2, 5, 4, 2))[0]):
             table = random_table(random, f"b{i}", self.shards)
             table = constrained(Random(f"constraints {table}"), table)
+            table = referring(Random(f"references {table}"), table, list(self.tables.values()))
             self.tables[table.name] = table
             self.found.append(CreateTable(table))
+        parents = {reference.parent for table in self.tables.values() for reference in table.references}
+        self.tables = {name: replace(table, is_parent=name in parents) for name, table in self.tables.items()}
         early = random.random() < 0.4
         if early:
             self._views(random.choice((1, 2)), early=True)
         for table in self.tables.values():
             for _ in range(random.choice((0, 2, 3, 4))):
-                self.found.append(random_insert(random, table, rows=random.choice((2, 4, 8))))
+                self._load(table, random.choice((2, 4, 8)))
         self._views(random.choice((1, 2, 3, 4)))
         for _ in range(random.choice(LENGTHS)):
             self._act(random.choices(list(_ACTS), list(_ACTS.values()))[0])
         self.found.append(Compare(random.randrange(1 << 30), every=True))
         return self.found
 
+    def _load(self, table: Table, rows: int) -> None:
+        """One row that names none would keep all others out."""
+        for _ in range(rows if table.references else 1):
+            self._write(random_insert(self.random, table, rows=1 if table.references else rows), table)
+
+    def _write(self, write: Write, table: Table) -> None:
+        related = bool(table.references) or (table.is_parent and not isinstance(write, Insert))
+        self.found.append(Aim(write, Random(repr(write)).randrange(1 << 30)) if related else write)
+
     def _act(self, kind: str) -> None:
         random = self.random
         salt = random.randrange(1 << 30)
         match kind:
             case "write":
-                self.found.append(random_write(random, random.choice(list(self.tables.values()))))
+                table = random.choice(list(self.tables.values()))
+                self._write(random_write(random, table), table)
             case "lookup" if self.views:
                 self.found.append(Lookup(random.choice(list(self.views)), salt, random.choice((1, 1, 1, 4))))
             case "evict" if self.views:
@@ -272,7 +288,9 @@ class _Program:
         random = self.random
         table = random.choice(list(self.tables.values()))
         what = random.choice(("UNIQUE", "PRIMARY KEY", "NOT NULL"))
-        keys = [c for c in table.columns if c.can_be_key and (what != "NOT NULL" or c.generated is None)]
+        if what != "UNIQUE":  # ON DELETE SET NULL, and what is computed, have to be able to be NULL.
+            free = [c for c in table.columns if c.generated is None and c.name not in table.naming]
+        keys = [c for c in (table.columns if what == "UNIQUE" else free) if c.can_be_key]
         free = keys if what == "UNIQUE" else [c for c in keys if not c.has_default or c.default is not None]
         if what == "PRIMARY KEY" and table.primary_key:
             return

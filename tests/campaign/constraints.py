@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -11,7 +12,7 @@ from tests.campaign.expressions import Expressions
 from tests.campaign.functions import install
 from tests.campaign.judged_writes import Refused, completed, meets
 from tests.campaign.kinds import DATE, INT, JSON, TXT, Kind, dec, draw
-from tests.campaign.schema import Column, Table
+from tests.campaign.schema import Column, Reference, Table
 from tests.campaign.terms import Term
 
 _SAMPLES = 24
@@ -88,3 +89,55 @@ def _samples(random: Random, table: Table) -> list[tuple[object, ...]]:
         except Refused:
             continue
     return found
+
+
+# --- foreign keys ---------------------------------------------------------------------------------------------------
+
+_REACTIONS = ("RESTRICT", "NO ACTION", "CASCADE", "CASCADE", "CASCADE", "SET NULL", "SET NULL")
+
+
+def referring(random: Random, table: Table, others: Sequence[Table]) -> Table:
+    """The table, perhaps with foreign keys to tables that are there, or to itself, by columns of its own."""
+    for number in range(random.choices((0, 1, 2), (4, 5, 2))[0]):
+        parents = [each for each in (*others, table) if _keys(each)]
+        if not parents:
+            break
+        parent = random.choice(parents)
+        found = _with_reference(random, table, parent, random.choice(_keys(parent)), number)
+        table = found or table
+    return table
+
+
+def _keys(table: Table) -> list[tuple[str, ...]]:
+    return [key for key in table.keys if all(table.column(name).generated is None for name in key)]
+
+
+def _with_reference(random: Random, table: Table, parent: Table, key: tuple[str, ...], number: int) -> Table | None:
+    """None where a row would not be in the shard of the row that it names."""
+    names = tuple(f"f{number}{place}" for place in range(len(key)))
+    columns = [
+        Column(name, parent.column(of).type, parent.column(of).declared) for name, of in zip(names, key, strict=True)
+    ]
+    on_delete, on_update = random.choice(_REACTIONS), random.choice(_REACTIONS)
+    if parent.spread:
+        if parent.name == table.name or table.naming:
+            return None
+        # It is spread as the parent is, by the column that names the parent's; so that is in each of its keys.
+        by = names[key.index(parent.shard_by)]
+        columns = [replace(c, nullable=c.name != by) for c in columns]
+        unique = tuple((*each, by) for each in table.unique)
+        on_delete, on_update = (each.replace("SET NULL", "CASCADE") for each in (on_delete, on_update))
+        table = replace(
+            table,
+            primary_key=(*table.primary_key, by) if table.primary_key else (),
+            unique=unique,
+            shard_by=by,
+            spread=True,
+            clause=f" SHARD BY ({by})" + "".join(parent.clause.partition(" SHARDS")[1:]),
+        )
+    elif parent.shard_by and table.spread:
+        if any(each.parent != table.name for each in table.references):
+            return None
+        table = replace(table, spread=False, clause=f" SHARD BY ({table.shard_by}) SHARDS 1")
+    reference = Reference(f"fk{number}_{table.name}", names, parent.name, key, on_delete, on_update)
+    return replace(table, columns=(*table.columns, *columns), references=(*table.references, reference))

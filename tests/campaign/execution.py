@@ -6,22 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import partial
 from random import Random
 from typing import Any
 
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
+from tests.campaign.aiming import aimed, value_of
 from tests.campaign.asking_again import every_select, types_now
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge
 from tests.campaign.judged_writes import Verdict
-from tests.campaign.kinds import SECOND, Kind, Type, Value, absent, draw, literal
+from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
 from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, relations, used_columns
 from tests.campaign.rendering import parameters, view_text
 from tests.campaign.statements import (
     AddColumn,
     AdHoc,
+    Aim,
     AskMore,
     Compare,
     CreateTable,
@@ -77,10 +78,7 @@ def draw_values(random: Random, view: View, judge: Judge) -> list[Any]:
 def _parameter_value(random: Random, parameter: Parameter, near: Mapping[int, Value]) -> Any:
     if parameter.id in near:
         value = near[parameter.id]
-        if isinstance(value, float) and parameter.type.kind is Kind.DEC:
-            value = Decimal(repr(value)).quantize(Decimal(1).scaleb(-parameter.type.scale))
-        if isinstance(value, int) and parameter.type.kind is Kind.TIME:
-            value = value * SECOND
+        value = value_of(value, parameter.type)
         return [value, _one_value(random, parameter.type)] if parameter.kind == "in" else value
     if parameter.kind in ("limit", "offset"):
         return random.randint(0, 5)
@@ -144,6 +142,8 @@ class Execution:
         match operation:
             case Insert() | Update() | Delete():
                 self._write(operation)
+            case Aim(write, salt):
+                self._write(aimed(write, self.judge, Random(salt)))
             case CreateTable(table):
                 self._statement(operation.text())
                 self.judge.create_table(table)
@@ -248,6 +248,9 @@ class Execution:
 
     def _write(self, write: Insert | Update | Delete) -> None:
         verdict, rows = self.judge.consider(write)
+        if verdict is Verdict.UNCLEAR:
+            self.tally.counts["unclear writes"] += 1
+            return
         if verdict is Verdict.REFUSED and self.judge.tables[write.table].spread and self._write_by_parts(write):
             return
         if isinstance(write, Insert) and len(rows.get(write.table, ())) > MOST_ROWS:
@@ -264,6 +267,7 @@ class Execution:
             raise Finding("accepted", f"{write.text()[:500]}\n  was accepted, but violates a constraint or a type")
         if refused is None:
             self.judge.apply(rows)
+            self.tally.counts["writes that cascaded"] += len(rows) > 1
         else:
             self.tally.counts["refused writes"] += 1
 
@@ -364,6 +368,8 @@ class Execution:
     def _possible(self, operation: Operation) -> bool:
         """False once shrinking, or a view that was not supported, has taken away what the operation speaks of."""
         match operation:
+            case Aim(write):
+                return self._possible(write)
             case Insert(table, columns):
                 return self._has(table, columns) and self._has_terms(table, [t for _, t in operation.assignments])
             case Update(table, assignments, where):
@@ -378,7 +384,10 @@ class Execution:
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column.name,)) and (table, column.name) not in used
                 known = self.judge.tables.get(table)
-                return is_free and known is not None and column.name not in (*known.primary_key, *known.read_columns)
+                if known is None or column.name in (*known.primary_key, *known.read_columns, *known.naming):
+                    return False
+                others = (each for other in self.judge.tables.values() for each in other.references)
+                return is_free and all(each.parent != table or column.name not in each.key for each in others)
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column,)) and (table, column) not in used

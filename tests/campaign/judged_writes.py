@@ -7,7 +7,7 @@ tables that it reaches, so that a refused one has changed nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -15,8 +15,9 @@ from typing import Any
 
 from tests.campaign.functions import my_dec
 from tests.campaign.kinds import SECOND, Kind, Value
-from tests.campaign.schema import Column, Table
+from tests.campaign.schema import Column, Reference, Table
 from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
+from tests.campaign.terms import Term
 
 Stored = tuple[Any, ...]
 Rows = dict[int, Stored]
@@ -31,6 +32,12 @@ class Verdict(StrEnum):
     """A constraint or a type is violated: nothing is changed."""
     OPEN = "open"
     """Right in the end, but keys collide on the way: MySQL's answer depends on the order of the rows."""
+    UNCLEAR = "unclear"
+    """It depends on what is checked first, as where MySQL checks foreign keys after each row: it is not sent."""
+
+
+class Unclear(Exception):
+    pass
 
 
 class Refused(Exception):
@@ -141,6 +148,10 @@ def meets(connection: sqlite3.Connection, table: Table, row: Stored) -> bool:
 # --- a statement ----------------------------------------------------------------------------------------------------
 
 
+LEVELS = 12
+"""A cascade of nearly as many as MySQL allows is not sent."""
+
+
 class Consideration:
     """One write, and the tables as it leaves them."""
 
@@ -149,6 +160,10 @@ class Consideration:
         self.tables = tables
         self._before: Changed = {}
         self._now: Changed = {}
+        self._kept: list[tuple[str, Reference, Stored]] = []
+        """Keys that no row of the table may name when all is done."""
+        self._naming: set[tuple[str, int]] = set()
+        """Rows that came or changed, whose parents are to be there when all is done."""
 
     def consider(self, write: Write) -> tuple[Verdict, Changed]:
         table = self.tables[write.table]
@@ -163,8 +178,11 @@ class Consideration:
                     self._update_one_by_one(table, write)
                 case Update():
                     verdict = self._update(table, write)
+            self._require_references()
         except Refused:
             return Verdict.REFUSED, {}
+        except Unclear:
+            return Verdict.UNCLEAR, {}
         return verdict, {name: rows for name, rows in self._now.items() if rows != self._before[name]}
 
     def _rows(self, name: str) -> Rows:
@@ -175,29 +193,134 @@ class Consideration:
 
     def _insert(self, table: Table, insert: Insert) -> None:
         rows = self._rows(table.name)
+        names_itself = any(reference.parent == table.name for reference in table.references)
+        if names_itself and len(insert.rows) > 1 and insert.mode:
+            raise Unclear
         for values in insert.rows:
-            row = completed(self.connection, table, dict(zip(insert.columns, values, strict=True)))
+            try:
+                row = completed(self.connection, table, dict(zip(insert.columns, values, strict=True)))
+            except Refused:
+                if insert.mode == "ignore" and table.checks:
+                    raise Unclear from None  # A check may leave out what does not fit.
+                raise
             if not meets(self.connection, table, row):
                 if insert.mode == "ignore":
                     continue
                 raise Refused
+            if insert.mode == "ignore" and not self._names_some(table, row):
+                continue
             holders = [id for key in table.keys for id in _holders(table, rows, key, row)]
             if not holders:
-                rows[max(rows, default=0) + 1] = row
+                self._add(table, row)
             elif insert.mode == "":
                 raise Refused
             elif insert.mode == "replace":
                 for id in holders:
-                    rows.pop(id, None)
-                rows[max(rows, default=0) + 1] = row
+                    self._remove(table, id)
+                self._add(table, row)
             elif insert.mode == "update":
-                rows[holders[0]] = self._assigned(table, insert.assignments, rows[holders[0]], row)
+                new = self._assigned(table, insert.assignments, rows[holders[0]], row)
+                self._change(table, holders[0], new, frozenset((table.name,)))
                 _require_unique(table, rows)
 
     def _delete(self, table: Table, delete: Delete) -> None:
+        for id in self.matching(delete):
+            self._remove(table, id)
+
+    # --- foreign keys ---------------------------------------------------------------------------------------------
+
+    def _add(self, table: Table, row: Stored) -> None:
         rows = self._rows(table.name)
-        for id in self._matching(delete, ()):
-            del rows[id]
+        id = max((*rows, *self._before[table.name]), default=0) + 1
+        rows[id] = row
+        self._naming.add((table.name, id))
+
+    def _remove(self, table: Table, id: int, changed: frozenset[str] = frozenset(), level: int = 0) -> None:
+        """The row, and what follows from that. ``changed`` are the tables that were updated on the way."""
+        row = self._rows(table.name).pop(id, None)
+        if row is None:
+            return
+        for child, reference, key in self._named(table, row):
+            ids = self._children(child, reference, key, level)
+            match reference.on_delete:
+                case "CASCADE":
+                    for each in ids:
+                        self._remove(child, each, changed, level + 1)
+                case "SET NULL":
+                    self._repoint(child, ids, reference, (None,) * len(key), changed, level)
+                case _:
+                    self._kept.append((child.name, reference, key))
+
+    def _change(self, table: Table, id: int, new: Stored, changed: frozenset[str], level: int = 0) -> None:
+        """``changed`` has the table already."""
+        rows = self._rows(table.name)
+        old, rows[id] = rows[id], new
+        self._naming.add((table.name, id))
+        for child, reference, key in self._named(table, old):
+            now = _values(table, new, reference.key)
+            if now == key:
+                continue
+            ids = self._children(child, reference, key, level)
+            if child.name == table.name and id in ids:
+                raise Unclear  # It names itself.
+            match reference.on_update:
+                case "CASCADE":
+                    self._repoint(child, ids, reference, now, changed, level)
+                case "SET NULL":
+                    self._repoint(child, ids, reference, (None,) * len(key), changed, level)
+                case _:
+                    self._kept.append((child.name, reference, key))
+
+    def _repoint(
+        self, child: Table, ids: list[int], reference: Reference, key: Stored, changed: frozenset[str], level: int
+    ) -> None:
+        if ids and child.name in changed:
+            raise Refused
+        rows = self._rows(child.name)
+        for id in ids:
+            values = dict(zip(child.names, rows[id], strict=True)) | dict(zip(reference.columns, key, strict=True))
+            new = completed(self.connection, child, values)
+            if not meets(self.connection, child, new):
+                raise Refused
+            self._change(child, id, new, changed | {child.name}, level + 1)
+        _require_unique(child, rows)
+
+    def _named(self, table: Table, row: Stored) -> list[tuple[Table, Reference, Stored]]:
+        """Foreign keys that may name the row, and the key by which they do."""
+        return [
+            (child, reference, key)
+            for child in self.tables.values()
+            for reference in child.references
+            if reference.parent == table.name and None not in (key := _values(table, row, reference.key))
+        ]
+
+    def _children(self, child: Table, reference: Reference, key: Stored, level: int) -> list[int]:
+        ids = [id for id, row in self._rows(child.name).items() if _values(child, row, reference.columns) == key]
+        if ids and level > LEVELS:
+            raise Unclear
+        return ids
+
+    def _names_some(self, table: Table, row: Stored) -> bool:
+        """Whether all rows are there that a new row names."""
+        for reference in table.references:
+            key = _values(table, row, reference.columns)
+            if None in key or (reference.parent == table.name and _values(table, row, reference.key) == key):
+                continue
+            parent = self.tables[reference.parent]
+            if all(_values(parent, each, reference.key) != key for each in self._rows(parent.name).values()):
+                return False
+        return True
+
+    def _require_references(self) -> None:
+        for name, reference, key in self._kept:
+            if any(_values(self.tables[name], row, reference.columns) == key for row in self._rows(name).values()):
+                raise Refused
+        for name, id in self._naming:
+            row = self._rows(name).get(id)
+            if row is not None and not self._names_some(self.tables[name], row):
+                raise Refused
+
+    # --- assignments ----------------------------------------------------------------------------------------------
 
     def _assigned(self, table: Table, assignments: Iterable[Assignment], old: Stored, new: Stored) -> Stored:
         """ON DUPLICATE KEY UPDATE."""
@@ -216,13 +339,23 @@ class Consideration:
         return completed(self.connection, table, changed)
 
     def _update(self, table: Table, update: Update) -> Verdict:
-        results = self._matching(update, tuple(term for _, term in update.assignments))
+        results = self.matching(update, tuple(term for _, term in update.assignments))
         rows = self._rows(table.name)
         before = dict(rows)
-        for id, values in results.items():
-            rows[id] = self._changed(table, update.assignments, before[id], values)
-            if not meets(self.connection, table, rows[id]):
-                raise Refused
+        new = {id: self._changed(table, update.assignments, before[id], values) for id, values in results.items()}
+        if not all(meets(self.connection, table, row) for row in new.values()):
+            raise Refused
+        if len(new) > 1 and any(
+            _values(table, row, reference.key) != _values(table, before[id], reference.key)
+            for child in self.tables.values()
+            for reference in child.references
+            if reference.parent == table.name
+            for id, row in new.items()
+        ):
+            raise Unclear
+        for id, row in new.items():
+            if row != before[id]:
+                self._change(table, id, row, frozenset((table.name,)))
         _require_unique(table, rows)
         for key in table.keys:
             positions = [table.names.index(name) for name in key]
@@ -235,7 +368,7 @@ class Consideration:
 
     def _update_one_by_one(self, table: Table, update: Update) -> None:
         """UPDATE IGNORE, in the order of the primary key."""
-        results = self._matching(update, tuple(term for _, term in update.assignments))
+        results = self.matching(update, tuple(term for _, term in update.assignments))
         rows = self._rows(table.name)
         new = {id: self._changed(table, update.assignments, rows[id], values) for id, values in results.items()}
         places = [(table.names.index(name), table.column(name)) for name in table.primary_key]
@@ -245,7 +378,8 @@ class Consideration:
             if not taken and meets(self.connection, table, new[id]):
                 rows[id] = new[id]
 
-    def _matching(self, write: Update | Delete, terms: tuple[Any, ...]) -> Rows:
+    def matching(self, write: Update | Delete, terms: Sequence[Term] = ()) -> Rows:
+        """Of the rows that WHERE chooses the values of terms."""
         shown = ", ".join(["rowid", *(term.judge() for term in terms)])
         text = f"SELECT {shown} FROM {write.table}"
         if write.where is not None:
@@ -257,6 +391,10 @@ def _sorted_by(column: Column, value: Any) -> Any:
     if not column.type.members:
         return value
     return [member in value.split(",") for member in reversed(column.type.members)]
+
+
+def _values(table: Table, row: Stored, names: Sequence[str]) -> Stored:
+    return tuple(row[table.names.index(name)] for name in names)
 
 
 def _holders(table: Table, rows: Rows, key: tuple[str, ...], row: Stored) -> list[int]:

@@ -61,6 +61,22 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A foreign key: ``columns`` name a row of ``parent`` by its ``key``."""
+
+    name: str
+    columns: tuple[str, ...]
+    parent: str
+    key: tuple[str, ...]
+    on_delete: str
+    on_update: str
+
+    def ddl(self) -> str:
+        named = f"FOREIGN KEY ({', '.join(self.columns)}) REFERENCES {self.parent} ({', '.join(self.key)})"
+        return f"CONSTRAINT {self.name} {named} ON DELETE {self.on_delete} ON UPDATE {self.on_update}"
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A base table as the program knows it; keys hold column names."""
 
@@ -77,6 +93,9 @@ class Table:
     """The table has more than one shard."""
     checks: tuple[tuple[str, Term], ...] = ()
     """Names and conditions."""
+    references: tuple[Reference, ...] = ()
+    is_parent: bool = False
+    """Others, or itself, have foreign keys to it. The judge finds that out by itself."""
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -93,7 +112,9 @@ class Table:
     @property
     def key_columns(self) -> frozenset[str]:
         return (
-            frozenset(name for key in (*self.keys, *self.indexes, (self.shard_by,)) for name in key) | self.read_columns
+            frozenset(name for key in (*self.keys, *self.indexes, (self.shard_by,)) for name in key)
+            | self.read_columns
+            | self.naming
         )
 
     @property
@@ -102,6 +123,11 @@ class Table:
         terms = [*(term for _, term in self.checks), *(c.generated for c in self.columns if c.generated is not None)]
         return frozenset(part.column[1] for term in terms for part in term.walk() if part.column is not None)
 
+    @property
+    def naming(self) -> frozenset[str]:
+        """The columns of foreign keys."""
+        return frozenset(name for reference in self.references for name in reference.columns)
+
     def ddl(self) -> str:
         parts = [column.ddl() for column in self.columns]
         if self.primary_key:
@@ -109,6 +135,7 @@ class Table:
         parts += [f"UNIQUE KEY u{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.unique)]
         parts += [f"INDEX i{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.indexes)]
         parts += [f"CONSTRAINT {name} CHECK ({term.mysql()})" for name, term in self.checks]
+        parts += [reference.ddl() for reference in self.references]
         return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.clause}"
 
 

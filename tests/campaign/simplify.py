@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.campaign.queries import Compound, Cut, Query, Select, View, named_columns
-from tests.campaign.statements import AdHoc, Compare, CreateView, Delete, Insert, Lookup, Operation, Steps, Update
+from tests.campaign.statements import AdHoc, Aim, Compare, CreateView, Delete, Insert, Lookup, Operation, Steps, Update
 from tests.campaign.terms import Term
 
 
@@ -20,6 +20,8 @@ def _simpler(operation: Operation) -> Iterator[Operation]:
     match operation:
         case Insert():
             yield from _simpler_insert(operation)
+        case Aim(write, salt):
+            yield from (Aim(each, salt) for each in _simpler(write) if isinstance(each, Insert | Update | Delete))
         case Update(drawn=True) | Delete(drawn=True):
             yield replace(operation, drawn=False)
         case Update(ignore=True):

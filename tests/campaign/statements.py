@@ -201,8 +201,21 @@ class AdHoc:
 
 
 Write = Insert | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The write, with foreign keys that name rows which are there, or of a row that others name (``aiming.py``)."""
+
+    write: Write
+    salt: int
+
+    def text(self) -> str:
+        return self.write.text()
+
+
 Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore | RenameColumns | RetypeColumn
-Statement = Write | Change | AdHoc
+Statement = Write | Aim | Change | AdHoc
 
 
 @dataclass(frozen=True, slots=True)

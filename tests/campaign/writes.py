@@ -14,10 +14,10 @@ from tests.campaign.terms import Term, arithmetic, call, column, constant, exact
 
 
 def random_write(random: Random, table: Table) -> Write:
-    roll = random.random()
+    roll = random.random() + 0.15 * table.is_parent
     if roll < 0.6:
         return random_insert(random, table)
-    if roll < 0.86:
+    if roll < 0.86 + 0.1 * table.is_parent:
         return _varied(random_update(random, table), table)
     return _varied(Delete(table.name, _condition(random, table)), table)
 
@@ -50,7 +50,10 @@ def _varied(write: Update | Delete, table: Table) -> Update | Delete:
     random = Random(repr(write))
     write = replace(write, drawn=random.random() < 0.1)
     if isinstance(write, Update) and table.primary_key and random.random() < 0.25:
-        return replace(write, ignore=True)
+        keys = table.naming | (
+            frozenset(name for key in table.keys for name in key) if table.is_parent else frozenset()
+        )
+        return replace(write, ignore=keys.isdisjoint(name for name, _ in write.assignments))
     return write
 
 
@@ -59,9 +62,10 @@ def _required(column: Column, table: Table) -> bool:
 
 
 def _value(random: Random, column: Column, table: Table) -> Value:
-    if column.nullable and column.name not in table.primary_key and random.random() < 0.18:
+    often = 0.08 if column.name in table.naming else 0.18
+    if column.nullable and column.name not in table.primary_key and random.random() < often:
         return None
-    if table.primary_key == (column.name,) and column.type == INT and random.random() < 0.8:
+    if table.primary_key == (column.name,) and column.type == INT and random.random() < 0.8 - 0.6 * table.is_parent:
         return random.randint(0, 24)
     if column.type.is_set and random.random() < 0.5:
         return ",".join(random.choices(column.type.members, k=random.choice((1, 2, 2, 3))))
@@ -115,6 +119,8 @@ def _assignments(random: Random, table: Table, *, inserted: bool) -> tuple[Assig
     own = [c for c in table.columns if c.generated is None]
     free = [c for c in own if not (table.spread and c.name == table.shard_by)]
     chosen = random.sample(free, min(len(free), random.choice((1, 1, 2))))
+    if table.is_parent and random.random() < 0.4:
+        chosen = [c for c in free if any(c.name in key for key in table.keys)][:1] or chosen
     changed: set[str] = set()
     found = []
     for target in chosen:
