@@ -14,7 +14,7 @@ from typing import Any
 from tests.campaign.judge import Judge
 from tests.campaign.kinds import INT, SECOND, Kind, Type, Value
 from tests.campaign.schema import Reference, Table
-from tests.campaign.statements import Delete, Insert, Update, Write
+from tests.campaign.statements import Delete, Insert, Joined, Update, Write
 from tests.campaign.terms import both, column, constant, same
 
 OFTEN = 0.85
@@ -24,6 +24,8 @@ def aimed(write: Write, judge: Judge, random: Random) -> Write:
     table = judge.tables[write.table]
     if isinstance(write, Insert):
         return _pointed(write, table, judge, random)
+    if isinstance(write, Joined):
+        return write
     named = [(child, each) for child in judge.tables.values() for each in child.references if each.parent == table.name]
     if not named or random.random() > OFTEN:
         return write

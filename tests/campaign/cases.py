@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +10,11 @@ from itertools import count
 from random import Random
 
 from tests.campaign.asking_again import as_it_reads_now
-from tests.campaign.constraints import constrained, referring
+from tests.campaign.constraints import constrained, random_alteration, random_generated, referring
 from tests.campaign.kinds import INT, JSON, Kind, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
-from tests.campaign.schema import Column, Table, random_column, random_table
+from tests.campaign.schema import Column, Reference, Table, random_column, random_table
 from tests.campaign.selects import Queries, readable, stored
 from tests.campaign.statements import (
     THROUGH,
@@ -24,22 +25,26 @@ from tests.campaign.statements import (
     Compare,
     CreateTable,
     CreateView,
+    Delete,
     DropColumn,
     DropView,
     Evict,
     Insert,
+    Key,
     Lookup,
     Operation,
     Pressure,
     RenameColumns,
+    RenameTables,
     Restart,
     RetypeColumn,
     Steps,
+    Update,
     Write,
 )
 from tests.campaign.subject import Setting
 from tests.campaign.terms import Parameter, Term, column, placeholder, same
-from tests.campaign.writes import random_insert, random_write
+from tests.campaign.writes import random_insert, random_joined, random_write
 
 LENGTHS = (30, 60, 60, 120)
 """Operations after the loading. Short cases start afresh more often, long ones let holes and fills pile up."""
@@ -57,6 +62,9 @@ _ACTS = {
     "drop view": 1.5,
     "alter": 1.5,
     "ask more": 1.0,
+    "constraint": 2.0,
+    "rename": 0.7,
+    "joined": 2.0,
 }
 
 
@@ -136,6 +144,7 @@ class _Program:
     def __post_init__(self) -> None:
         self._names = count()
         self._columns = count(5)
+        self._renames, self._late = count(), count()
         self._parameters = count()
         self._asked: list[Query] = []
         self._dropped: dict[str, list[Column]] = {}
@@ -198,6 +207,14 @@ class _Program:
                 self._alter()
             case "ask more":
                 self._ask_more()
+            case "constraint":
+                self._alter_constraint()
+            case "rename":
+                names = random.sample(list(self.tables), min(len(self.tables), random.choice((1, 1, 2))))
+                self.found.append(RenameTables(tuple(names), next(self._renames)))
+            case "joined":
+                joined = random_joined(random, list(self.tables.values()))
+                self.found += [joined] if joined is not None else []
             case "ad hoc":
                 self._ask(self._query(None))
             case _:
@@ -265,7 +282,8 @@ class _Program:
             names = self.again.sample(free, min(len(free), self.again.choice((1, 1, 2))))
             places = tuple(each.name for each in names)
             if places:
-                self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30)))
+                inside = self._inside(self.tables[table.name])
+                self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30), inside))
         self._retype(table, columns)
         for query in self.again.sample(self._asked, min(3, len(self._asked))):
             now = as_it_reads_now(query, self.tables)
@@ -281,7 +299,44 @@ class _Program:
         if free and random.random() < 0.6:
             c = random.choice(free)
             through = "VARCHAR(300)" if c.type.members else random.choice(THROUGH[c.type.kind])
-            self.found.append(RetypeColumn(table.name, c, through, random.randrange(1 << 30)))
+            inside = self._inside(self.tables[table.name], c.name)
+            self.found.append(RetypeColumn(table.name, c, through, random.randrange(1 << 30), inside))
+
+    def _inside(self, table: Table, column: str = "") -> tuple[Operation, ...]:
+        """What is done while columns of the table are altered; what an UPDATE makes of ``column`` is its type's own."""
+        found, program = (
+            list[Operation](),
+            _Program(self.again, self.again, self.shards, {table.name: table}, self.views),
+        )
+        for _ in range(self.again.choice((0, 1, 3, 6))):
+            program.found = []
+            program._act(self.again.choice(("write", "write", "write", "lookup", "evict", "pressure", "steps")))
+            found += [each for each in program.found if not column or not _speaks_of(each, column)]
+        return tuple(found)
+
+    def _alter_constraint(self) -> None:
+        """What is refused the judge will know; that it comes is noted here, so that it may go again."""
+        random = self.random
+        table = random.choice(list(self.tables.values()))
+        if random.random() < 0.2 and len(table.columns) < 8:
+            column = random_generated(random, table, f"g{next(self._columns)}")
+            if column is not None:
+                self.tables[table.name] = replace(table, columns=(*table.columns, column))
+                self.found.append(AddColumn(table.name, column))
+            return
+        alteration = random_alteration(random, table, next(self._late))
+        if alteration is None:
+            return
+        self.found.append(alteration)
+        match alteration.what:
+            case Key(columns, unique):
+                name = "unique" if unique else "indexes"
+                keys = [key for key in getattr(table, name) if key != columns]
+                table = replace(table, **{name: (*keys, columns) if alteration.comes else tuple(keys)})
+            case (name, _) if not isinstance(alteration.what, Reference):
+                checks = [check for check in table.checks if check[0] != name]
+                table = replace(table, checks=(*checks, alteration.what) if alteration.comes else tuple(checks))
+        self.tables[table.name] = table
 
     def _ask_more(self) -> None:
         """Of the rows that there are then: whether it is refused the judge will know."""
@@ -331,3 +386,14 @@ class _Program:
         has_default = column.declared not in ("TEXT", "JSON") and column.generated is None
         default = draw(self.again, column.type) if has_default else None
         return replace(column, nullable=True, has_default=has_default, default=default)
+
+
+def _speaks_of(operation: Operation, column: str) -> bool:
+    """Whether an expression reads the column or makes its value, or a value of the column that does not fit comes."""
+    write = operation.write if isinstance(operation, Aim) else operation
+    match write:
+        case Insert(_, _, rows, mode):
+            return mode == "update" or (mode == "" and len(rows) == 1)
+        case Update() | Delete():
+            return re.search(rf"\b{column}\b", write.text()) is not None
+    return False

@@ -13,6 +13,7 @@ from tests.campaign.functions import install
 from tests.campaign.judged_writes import Refused, completed, meets
 from tests.campaign.kinds import DATE, INT, JSON, TXT, Kind, dec, draw
 from tests.campaign.schema import Column, Reference, Table
+from tests.campaign.statements import AlterConstraint, Key
 from tests.campaign.terms import Term
 
 _SAMPLES = 24
@@ -141,3 +142,29 @@ def _with_reference(random: Random, table: Table, parent: Table, key: tuple[str,
         table = replace(table, spread=False, clause=f" SHARD BY ({table.shard_by}) SHARDS 1")
     reference = Reference(f"fk{number}_{table.name}", names, parent.name, key, on_delete, on_update)
     return replace(table, columns=(*table.columns, *columns), references=(*table.references, reference))
+
+
+# --- what comes and goes --------------------------------------------------------------------------------------------
+
+
+def random_alteration(random: Random, table: Table, number: int) -> AlterConstraint | None:
+    """A key, a check or a foreign key that comes or goes; one that goes may have come or gone before."""
+    match random.randrange(5):
+        case 0 | 1:
+            unique = random.random() < 0.5
+            known = table.unique if unique else table.indexes
+            if known and random.random() < 0.5:
+                return AlterConstraint(table.name, Key(random.choice(known), unique), comes=False)
+            names = [c.name for c in table.columns if c.can_be_key]
+            some = random.sample(names, min(len(names), random.choice((1, 2))))
+            if unique and table.spread and table.shard_by not in some:
+                some.append(table.shard_by)
+            return AlterConstraint(table.name, Key(tuple(some), unique), comes=True) if some else None
+        case 2:
+            term = random_check(random, table)
+            return AlterConstraint(table.name, (f"late{number}_{table.name}", term), comes=True) if term else None
+        case 3 if table.checks:
+            return AlterConstraint(table.name, random.choice(table.checks), comes=False)
+        case _ if table.references:
+            return AlterConstraint(table.name, random.choice(table.references), random.random() < 0.5)
+    return None

@@ -12,17 +12,19 @@ from typing import Any
 
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
 from tests.campaign.aiming import aimed, value_of
-from tests.campaign.asking_again import every_select, types_now
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge
 from tests.campaign.judged_writes import Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
-from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, relations, used_columns
+from tests.campaign.possible import Possible
+from tests.campaign.queries import Query, View
 from tests.campaign.rendering import parameters, view_text
+from tests.campaign.schema import Column
 from tests.campaign.statements import (
     AddColumn,
     AdHoc,
     Aim,
+    AlterConstraint,
     AskMore,
     Compare,
     CreateTable,
@@ -32,17 +34,20 @@ from tests.campaign.statements import (
     DropView,
     Evict,
     Insert,
+    Joined,
     Lookup,
     Operation,
     Pressure,
     RenameColumns,
+    RenameTables,
     Restart,
     RetypeColumn,
     Steps,
     Update,
+    Write,
 )
 from tests.campaign.subject import Subject
-from tests.campaign.terms import Parameter, Term
+from tests.campaign.terms import Parameter
 
 
 class Finding(Exception):
@@ -108,12 +113,19 @@ class Execution:
     trace: list[str] | None = None
     tally: Tally = field(default_factory=Tally)
     views: dict[str, View] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    """What tables are called by now, by their first names."""
+    columns_renamed: tuple[str, dict[str, str]] | None = None
+    """A table, and what its columns are called just now."""
+
+    def __post_init__(self) -> None:
+        self.possible = Possible(self.judge.tables, self.views)
 
     def run(self, operations: Sequence[Operation]) -> None:
         """Raises Finding. Operations whose tables or views are not there (any more) are passed over."""
         random = Random(f"execution {self.salt}")
         for operation in operations:
-            if not self._possible(operation):
+            if not self.possible(operation):
                 continue
             try:
                 self._perform(operation)
@@ -140,7 +152,7 @@ class Execution:
     def _perform(self, operation: Operation) -> None:
         self.tally.counts["operations"] += 1
         match operation:
-            case Insert() | Update() | Delete():
+            case Insert() | Update() | Delete() | Joined():
                 self._write(operation)
             case Aim(write, salt):
                 self._write(aimed(write, self.judge, Random(salt)))
@@ -153,13 +165,19 @@ class Execution:
                 self._statement(operation.text())
                 del self.views[name]
             case AddColumn(table_name, column):
-                self._statement(operation.text())
-                self.judge.add_column(table_name, column)
+                self._add_column(operation, table_name, column)
             case DropColumn(table_name, column_name):
                 self._statement(operation.text())
                 self.judge.drop_column(table_name, column_name)
             case AskMore():
-                self._ask_more(operation)
+                if self._asked_of_rows(operation.text(), fits=self.judge.fits(operation)):
+                    self.judge.ask_more(operation)
+            case AlterConstraint(table_name):
+                altered = self.judge.altered(operation)
+                if self._asked_of_rows(operation.text(), fits=altered is not None) and altered is not None:
+                    self.judge.tables[table_name] = altered
+            case RenameTables():
+                self._rename_tables(operation)
             case RenameColumns():
                 self._rename_columns(operation)
             case RetypeColumn():
@@ -193,22 +211,48 @@ class Execution:
                 self._compare(Random(salt), every)
 
     def _statement(self, text: str) -> Any:
+        text = self._called(text)
         self._note(text if len(text) < 3000 else text[:200] + " …")
         return self.subject.execute(text)
 
-    def _ask_more(self, asked: AskMore) -> None:
-        fits = self.judge.fits(asked)
+    def _called(self, text: str) -> str:
+        """The statement, with the names that tables have by now."""
+        if not self.renamed:
+            return text
+        return re.sub(r"\bb\d+\b", lambda found: self.renamed.get(found[0], found[0]), text)
+
+    def _asked_of_rows(self, text: str, *, fits: bool) -> bool:
+        """Whether an alteration was done, which is refused where rows do not fit it."""
         try:
-            self._statement(asked.text() + ("" if fits else ";  -- is refused"))
-        except ConstraintViolation as error:
+            self._statement(text + ("" if fits else ";  -- is refused"))
+        except (ConstraintViolation, TypeViolation) as error:
             if fits:
-                raise Finding("refused", f"{asked.text()}\n  was refused: {error!r}") from error
+                raise Finding("refused", f"{text}\n  was refused: {error!r}") from error
             self.tally.counts["refused alterations"] += 1
-            return
+            return False
         if not fits:
-            raise Finding("accepted", f"{asked.text()}\n  was accepted, and rows break it")
-        self.judge.ask_more(asked)
-        self.tally.counts["keys and NOT NULL added"] += 1
+            raise Finding("accepted", f"{text}\n  was accepted, and rows break it")
+        self.tally.counts["alterations of keys and checks"] += 1
+        return True
+
+    def _add_column(self, operation: AddColumn, table: str, column: Column) -> None:
+        computed = self.judge.with_column(table, column) if column.generated is not None else {}
+        if self._asked_of_rows(operation.text(), fits=computed is not None) and computed is not None:
+            self.judge.add_column(table, column)
+            self.judge.apply(computed)
+
+    def _rename_tables(self, operation: RenameTables) -> None:
+        self._statement(operation.text())
+        names = [self.renamed.get(name, name) for name in operation.tables]
+        now = reversed(names) if len(names) > 1 else [f"renamed{operation.number}"]
+        self.renamed |= dict(zip(operation.tables, now, strict=True))
+        self.tally.counts["tables renamed for good"] += len(names)
+
+    def _inside(self, operations: Sequence[Operation]) -> None:
+        for each in operations:
+            if self.possible(each):
+                self._perform(each)
+                self.tally.counts["operations while columns are altered"] += 1
 
     def _rename_columns(self, renamed: RenameColumns) -> None:
         """Views keep their answers, whatever their tables and these tables' columns are called."""
@@ -219,10 +263,16 @@ class Execution:
             self._statement(f"RENAME TABLE {renamed.table} TO {elsewhere}")
             self.tally.counts["tables renamed"] += 1
         self.tally.counts["columns renamed"] += 1
+        self.columns_renamed = renamed.table, renamed.names
+        if elsewhere:
+            before, self.renamed = self.renamed, self.renamed | {renamed.table: elsewhere}
         if random.random() < 0.3:
             self._perform(Restart())
+        self._inside(renamed.inside)
         self._compare(random, every=random.random() < 0.3)
+        self.columns_renamed = None
         if elsewhere:
+            self.renamed = before
             self._statement(f"RENAME TABLE {elsewhere} TO {renamed.table}")
         self._statement(renamed.text(back=True))
 
@@ -232,6 +282,7 @@ class Execution:
         retyped = replace(retyped, column=self.judge.tables[retyped.table].column(retyped.column.name))
         self._statement(retyped.text())
         self.tally.counts["columns of another type"] += 1
+        self._inside(retyped.inside)
         if random.random() < 0.3:
             self._perform(Restart())
         if random.random() < 0.5:
@@ -246,7 +297,7 @@ class Execution:
         self._statement(retyped.without_copy())
         self._compare(random, every=random.random() < 0.3)
 
-    def _write(self, write: Insert | Update | Delete) -> None:
+    def _write(self, write: Write) -> None:
         verdict, rows = self.judge.consider(write)
         if verdict is Verdict.UNCLEAR:
             self.tally.counts["unclear writes"] += 1
@@ -257,8 +308,12 @@ class Execution:
             return
         refused: HeadraceError | None = None
         self.tally.counts["writes"] += 1
+        text = write.text()
+        if self.columns_renamed is not None and self.columns_renamed[0] == write.table:
+            names = self.columns_renamed[1]
+            text = re.sub(r"\b[cfg]\d+\b", lambda found: names.get(found[0], found[0]), text)
         try:
-            self._statement(write.text() + (";  -- is refused" if verdict is Verdict.REFUSED else ""))
+            self._statement(text + (";  -- is refused" if verdict is Verdict.REFUSED else ""))
         except (ConstraintViolation, TypeViolation) as error:
             refused = error
         if verdict is Verdict.DONE and refused is not None:
@@ -271,7 +326,7 @@ class Execution:
         else:
             self.tally.counts["refused writes"] += 1
 
-    def _write_by_parts(self, write: Insert | Update | Delete) -> bool:
+    def _write_by_parts(self, write: Write) -> bool:
         """A write that is refused in one shard may have been done in others: so rows come one by one, and nobody can
         tell what became of an UPDATE. False where it is about one row."""
         if not isinstance(write, Insert):
@@ -283,7 +338,7 @@ class Execution:
     def _create_view(self, operation: CreateView) -> None:
         self.tally.counts["views asked"] += 1
         for candidate in (operation.view, operation.spare):
-            if candidate is None or not self._readable(candidate.query):
+            if candidate is None or not self.possible.readable(candidate.query):
                 continue
             if not self.judge.affordable(candidate.query):
                 self.tally.counts["views too large"] += 1
@@ -311,7 +366,8 @@ class Execution:
             self.tally.unsupported[_construct(error.message)] += 1
             return
         self._judge_rows(answer.rows, query, [], text)
-        self._judge_evaluated(lambda: self.subject.select_evaluated(text), query, [], text)
+        called = self._called(text)
+        self._judge_evaluated(lambda: self.subject.select_evaluated(called), query, [], text)
 
     def _look_up(self, view: View, values: list[Any]) -> list[tuple[Any, ...]]:
         self._note(f"-- lookup {view.name} {_shown(values)}")
@@ -362,82 +418,6 @@ class Execution:
             self._note(f"-- WRONG: {difference}")
             kind = "wrong type" if isinstance(difference, WrongType) else "different"
             raise Finding(kind, f"{what}\n  {difference}") from difference
-
-    # --- what still makes sense -----------------------------------------------------------------------------------
-
-    def _possible(self, operation: Operation) -> bool:
-        """False once shrinking, or a view that was not supported, has taken away what the operation speaks of."""
-        match operation:
-            case Aim(write):
-                return self._possible(write)
-            case Insert(table, columns):
-                return self._has(table, columns) and self._has_terms(table, [t for _, t in operation.assignments])
-            case Update(table, assignments, where):
-                return self._has(table, [name for name, _ in assignments]) and self._has_terms(
-                    table, [*(t for _, t in assignments), *([where] if where else [])]
-                )
-            case Delete(table, where):
-                return self._has(table, ()) and self._has_terms(table, [where] if where else [])
-            case AddColumn(table, added):
-                return self._has(table, ()) and not self._has(table, (added.name,))
-            case RetypeColumn(table, column):
-                used = {pair for view in self.views.values() for pair in used_columns(view.query)}
-                is_free = self._has(table, (column.name,)) and (table, column.name) not in used
-                known = self.judge.tables.get(table)
-                if known is None or column.name in (*known.primary_key, *known.read_columns, *known.naming):
-                    return False
-                others = (each for other in self.judge.tables.values() for each in other.references)
-                return is_free and all(each.parent != table or column.name not in each.key for each in others)
-            case DropColumn(table, column):
-                used = {pair for view in self.views.values() for pair in used_columns(view.query)}
-                is_free = self._has(table, (column,)) and (table, column) not in used
-                return is_free and column not in self.judge.tables[table].key_columns
-            case AskMore(table, columns, what):
-                is_there = self._has(table, operation.names)
-                return is_there and not (what == "PRIMARY KEY" and self.judge.tables[table].primary_key)
-            case RenameColumns(table, names):
-                return self._has(table, names) and not self.judge.tables[table].read_columns & set(names)
-            case CreateView(view, spare):
-                return any(v is not None and self._readable(v.query) for v in (view, spare))
-            case AdHoc(query):
-                return self._readable(query)
-            case DropView(name):
-                return name in self.views and all(
-                    inner.name != name for view in self.views.values() for inner in read_views(view.query)
-                )
-            case Lookup(view_name) | Evict(view_name):
-                return view_name in self.views
-            case _:
-                return True
-
-    def _has(self, table: str, columns: Sequence[str]) -> bool:
-        return table in self.judge.tables and set(columns) <= set(self.judge.tables[table].names)
-
-    def _has_terms(self, table: str, terms: Sequence[Term]) -> bool:
-        names = [part.column[1] for term in terms for part in term.walk() if part.column is not None]
-        names += [part.text[7:-1] for term in terms for part in term.walk() if part.text.startswith("VALUES(")]
-        return self._has(table, names)
-
-    def _readable(self, query: Query) -> bool:
-        return (
-            all(self.views.get(view.name) is view for view in read_views(query))
-            and all(table in self.judge.tables for table in read_tables(query))
-            and all(self._has(table, (name,)) for table, name in used_columns(query))
-            and all(self._is_all_of_it(select) for select in every_select(query) if select.star)
-            and all(self._has_types(relation) for relation in relations(query) if isinstance(relation, Stored))
-        )
-
-    def _has_types(self, relation: Stored) -> bool:
-        """Whether no column came back with a type that it had not when the query was written."""
-        now = dict(types_now(self.judge.tables[relation.name]))
-        return all(now.get(name, type) == type for name, type in relation.columns)
-
-    def _is_all_of_it(self, select: Select) -> bool:
-        """Whether ``*`` still means the columns that it meant: a view may have kept one from being dropped."""
-        relation = select.sources[0].relation
-        return not isinstance(relation, Stored) or self.judge.tables[relation.name].names == tuple(
-            name for name, _ in relation.columns
-        )
 
 
 def _shown(values: Sequence[Any]) -> str:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.campaign.functions import install
-from tests.campaign.judged_writes import Changed, Consideration, Stored, Verdict, plain
+from tests.campaign.judged_writes import Changed, Consideration, Refused, Stored, Verdict, completed, meets, plain
 from tests.campaign.kinds import Value
 from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
-from tests.campaign.schema import Column, Table
-from tests.campaign.statements import AskMore, Write
+from tests.campaign.schema import Column, Reference, Table
+from tests.campaign.statements import AlterConstraint, AskMore, Key, Write
 from tests.campaign.terms import Term
 
 AFFORDABLE = 400_000
@@ -59,6 +59,45 @@ class Judge:
         self.tables[name] = replace(table, columns=(*table.columns, column))
         self.connection.execute(f"ALTER TABLE {name} ADD COLUMN {column.name}")
         self.connection.execute(f"UPDATE {name} SET {column.name} = ?", (plain(column.default),))
+
+    def with_column(self, name: str, column: Column) -> Changed | None:
+        """The rows with a column that is computed of them, or None where a value does not fit it."""
+        table = self.tables[name]
+        table = replace(table, columns=(*table.columns, column))
+        rows = self.connection.execute(f"SELECT rowid, * FROM {name}").fetchall()
+        try:
+            found = {
+                id: completed(self.connection, table, dict(zip(table.names, row, strict=False))) for id, *row in rows
+            }
+        except Refused:
+            return None
+        return {name: found}
+
+    def altered(self, asked: AlterConstraint) -> Table | None:
+        """The table with or without it; None where rows break it."""
+        table = self.tables[asked.table]
+        match asked.what:
+            case Key(columns, unique):
+                field = "unique" if unique else "indexes"
+                keys = tuple(key for key in getattr(table, field) if key != columns)
+                if asked.comes and unique and not self._is_unique(asked.table, columns):
+                    return None
+                return replace(table, **{field: (*keys, columns) if asked.comes else keys})  # type: ignore[arg-type]
+            case Reference():
+                kept = tuple(each for each in table.references if each.name != asked.what.name)
+                table = replace(table, references=(*kept, asked.what) if asked.comes else kept)
+                looked = Consideration(self.connection, self.tables)
+                fits = all(looked.names_some(table, row) for row in self.contents(table.name))
+            case (name, _):
+                checks = tuple(check for check in table.checks if check[0] != name)
+                table = replace(table, checks=(*checks, asked.what) if asked.comes else checks)
+                fits = all(meets(self.connection, table, row) for row in self.contents(table.name))
+        return table if fits else None
+
+    def _is_unique(self, table: str, names: Sequence[str]) -> bool:
+        rows = self.connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+        whole = [row for row in rows if None not in row]
+        return len(set(whole)) == len(whole)
 
     def drop_column(self, name: str, column: str) -> None:
         table = self.tables[name]

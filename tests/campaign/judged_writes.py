@@ -16,7 +16,7 @@ from typing import Any
 from tests.campaign.functions import my_dec
 from tests.campaign.kinds import SECOND, Kind, Value
 from tests.campaign.schema import Column, Reference, Table
-from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
+from tests.campaign.statements import Assignment, Delete, Insert, Joined, Update, Write
 from tests.campaign.terms import Term
 
 Stored = tuple[Any, ...]
@@ -162,18 +162,23 @@ class Consideration:
         self._now: Changed = {}
         self._kept: list[tuple[str, Reference, Stored]] = []
         """Keys that no row of the table may name when all is done."""
+        self._at_once = False
+        """RESTRICT is asked when a row goes, and not when all is done."""
         self._naming: set[tuple[str, int]] = set()
         """Rows that came or changed, whose parents are to be there when all is done."""
 
     def consider(self, write: Write) -> tuple[Verdict, Changed]:
         table = self.tables[write.table]
         verdict = Verdict.DONE
+        self._at_once = isinstance(write, Insert)  # The row that REPLACE puts in may name itself.
         try:
             match write:
                 case Insert():
                     self._insert(table, write)
                 case Delete():
                     self._delete(table, write)
+                case Joined():
+                    self._joined(write)
                 case Update(ignore=True):
                     self._update_one_by_one(table, write)
                 case Update():
@@ -207,7 +212,7 @@ class Consideration:
                 if insert.mode == "ignore":
                     continue
                 raise Refused
-            if insert.mode == "ignore" and not self._names_some(table, row):
+            if insert.mode == "ignore" and not self.names_some(table, row):
                 continue
             holders = [id for key in table.keys for id in _holders(table, rows, key, row)]
             if not holders:
@@ -226,6 +231,33 @@ class Consideration:
     def _delete(self, table: Table, delete: Delete) -> None:
         for id in self.matching(delete):
             self._remove(table, id)
+
+    def _joined(self, write: Joined) -> None:
+        ids = ", ".join(f"{name}.rowid" for name in write.written)
+        values = "".join(f", {term.judge()}" for *_, term in write.assignments)
+        text = f"SELECT {ids}{values} FROM {write.tables[0]} JOIN {write.tables[1]} ON {write.on.judge()}"
+        if write.where is not None:
+            text += f" WHERE {write.where.judge()}"
+        found = self.connection.execute(text).fetchall()
+        written = [self.tables[name] for name in write.written]
+        for place, table in enumerate(written):
+            chosen = {row[place]: row[len(written) :] for row in found}
+            if not write.assignments:
+                for id in chosen:
+                    self._remove(table, id)
+                continue
+            if table.references or any(
+                each.parent == table.name for t in self.tables.values() for each in t.references
+            ):
+                raise Unclear
+            own = [(at, name, term) for at, (of, name, term) in enumerate(write.assignments) if of == table.name]
+            rows = self._rows(table.name)
+            for id, results in chosen.items():
+                assigned = [(name, term) for _, name, term in own]
+                rows[id] = self._changed(table, assigned, rows[id], tuple(results[at] for at, *_ in own))
+                if not meets(self.connection, table, rows[id]):
+                    raise Refused
+            _require_unique(table, rows)
 
     # --- foreign keys ---------------------------------------------------------------------------------------------
 
@@ -248,6 +280,8 @@ class Consideration:
                         self._remove(child, each, changed, level + 1)
                 case "SET NULL":
                     self._repoint(child, ids, reference, (None,) * len(key), changed, level)
+                case _ if self._at_once and ids:
+                    raise Refused
                 case _:
                     self._kept.append((child.name, reference, key))
 
@@ -268,6 +302,8 @@ class Consideration:
                     self._repoint(child, ids, reference, now, changed, level)
                 case "SET NULL":
                     self._repoint(child, ids, reference, (None,) * len(key), changed, level)
+                case _ if self._at_once and ids:
+                    raise Refused
                 case _:
                     self._kept.append((child.name, reference, key))
 
@@ -300,7 +336,7 @@ class Consideration:
             raise Unclear
         return ids
 
-    def _names_some(self, table: Table, row: Stored) -> bool:
+    def names_some(self, table: Table, row: Stored) -> bool:
         """Whether all rows are there that a new row names."""
         for reference in table.references:
             key = _values(table, row, reference.columns)
@@ -317,7 +353,7 @@ class Consideration:
                 raise Refused
         for name, id in self._naming:
             row = self._rows(name).get(id)
-            if row is not None and not self._names_some(self.tables[name], row):
+            if row is not None and not self.names_some(self.tables[name], row):
                 raise Refused
 
     # --- assignments ----------------------------------------------------------------------------------------------

@@ -165,7 +165,8 @@ class Planned:
     def _write(self, operation: Operation) -> Answer:
         """To each shard that it concerns. What is on its way is delivered meanwhile, now and then."""
         self._writes += 1
-        divided = split(operation, self.state.catalog.table(operation.table), self.state.shards, self._writes)
+        schema = self.state.catalog.tables[operation.table.lower()]  # By the name that it is stored by.
+        divided = split(operation, schema, self.state.shards, self._writes)
         affected = 0
         for number, part in enumerate(divided):
             asked = part if divided.limit is None else divided.limited(number, affected)

@@ -132,11 +132,16 @@ class Table:
         parts = [column.ddl() for column in self.columns]
         if self.primary_key:
             parts.append(f"PRIMARY KEY ({', '.join(self.primary_key)})")
-        parts += [f"UNIQUE KEY u{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.unique)]
-        parts += [f"INDEX i{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.indexes)]
+        parts += [f"UNIQUE KEY {key_name(key, 'u')} ({', '.join(key)})" for key in self.unique]
+        parts += [f"INDEX {key_name(key, 'i')} ({', '.join(key)})" for key in self.indexes]
         parts += [f"CONSTRAINT {name} CHECK ({term.mysql()})" for name, term in self.checks]
         parts += [reference.ddl() for reference in self.references]
         return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.clause}"
+
+
+def key_name(key: tuple[str, ...], prefix: str) -> str:
+    """``prefix``: ``u`` of a UNIQUE key, ``i`` of another index."""
+    return "_".join((prefix, *key))
 
 
 def random_column(random: Random, name: str, *, key: bool = False) -> Column:

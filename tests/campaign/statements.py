@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tests.campaign.kinds import Kind, Value, literal
 from tests.campaign.queries import Query, View
 from tests.campaign.rendering import mysql, view_text
-from tests.campaign.schema import Column, Table
+from tests.campaign.schema import Column, Reference, Table, key_name
 from tests.campaign.terms import Term
 
 Assignment = tuple[str, Term]
@@ -134,7 +134,50 @@ class AskMore:
         if self.what == "NOT NULL":
             changed = ", ".join(f"MODIFY {replace(column, nullable=False).ddl()}" for column in self.columns)
             return f"ALTER TABLE {self.table} {changed}"
-        return f"ALTER TABLE {self.table} ADD {self.what} ({', '.join(self.names)})"
+        what = f"UNIQUE KEY {key_name(self.names, 'u')}" if self.what == "UNIQUE" else self.what
+        return f"ALTER TABLE {self.table} ADD {what} ({', '.join(self.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConstraint:
+    """An index, a UNIQUE key, a check (its name and condition) or a foreign key that comes or goes. What comes is
+    refused where rows break it."""
+
+    table: str
+    what: Key | tuple[str, Term] | Reference
+    comes: bool
+
+    def text(self) -> str:
+        match self.what:
+            case Key(columns, unique):
+                name = key_name(columns, "u" if unique else "i")
+                added, gone = f"{'UNIQUE ' * unique}KEY {name} ({', '.join(columns)})", f"KEY {name}"
+            case Reference(name):
+                added, gone = self.what.ddl(), f"FOREIGN KEY {name}"
+            case (name, condition):
+                added, gone = f"CONSTRAINT {name} CHECK ({condition.mysql()})", f"CHECK {name}"
+        return f"ALTER TABLE {self.table} " + (f"ADD {added}" if self.comes else f"DROP {gone}")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    columns: tuple[str, ...]
+    unique: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTables:
+    """For good: one table has a name of its own from now on, or two have each other's. All other operations go on to
+    speak of them by their first names."""
+
+    tables: tuple[str, ...]
+    number: int
+
+    def text(self) -> str:
+        first, *others = self.tables
+        if not others:
+            return f"RENAME TABLE {first} TO renamed{self.number}"
+        return f"RENAME TABLE {first} TO aside, {others[0]} TO {first}, aside TO {others[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +187,14 @@ class RenameColumns:
     table: str
     columns: tuple[str, ...]
     salt: int
+    inside: tuple[Operation, ...] = ()
+    """What is done meanwhile; the writes are of this table."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What columns are called meanwhile."""
+        first, *others = self.columns
+        return {first: others[0], others[0]: first} if others else {first: "elsewhere"}
 
     def text(self, back: bool = False) -> str:
         first, *others = self.columns
@@ -173,6 +224,8 @@ class RetypeColumn:
     column: Column
     through: str
     salt: int
+    inside: tuple[Operation, ...] = ()
+    """What is done meanwhile."""
 
     def text(self, back: bool = False) -> str:
         column = self.column if back else replace(self.column, declared=self.through)
@@ -200,7 +253,31 @@ class AdHoc:
         return mysql(self.query)
 
 
-Write = Insert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """DELETE of the matching rows of ``written``, or UPDATE of them by ``assignments``: (table, column, value). The
+    values depend on the assigned row alone, so that it does not matter which match is taken."""
+
+    tables: tuple[str, str]
+    written: tuple[str, ...]
+    on: Term
+    where: Term | None
+    assignments: tuple[tuple[str, str, Term], ...] = ()
+
+    @property
+    def table(self) -> str:
+        return self.written[0]
+
+    def text(self) -> str:
+        join = f"{self.tables[0]} JOIN {self.tables[1]} ON {self.on.mysql()}"
+        where = _where_text(self.where, drawn=False)
+        if not self.assignments:
+            return f"DELETE {', '.join(self.written)} FROM {join}{where}"
+        sets = ", ".join(f"{table}.{name} = {term.mysql()}" for table, name, term in self.assignments)
+        return f"UPDATE {join} SET {sets}{where}"
+
+
+Write = Insert | Update | Delete | Joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +291,8 @@ class Aim:
         return self.write.text()
 
 
-Change = CreateTable | CreateView | DropView | AddColumn | DropColumn | AskMore | RenameColumns | RetypeColumn
+Alteration = AddColumn | DropColumn | AskMore | AlterConstraint | RenameTables | RenameColumns | RetypeColumn
+Change = CreateTable | CreateView | DropView | Alteration
 Statement = Write | Aim | Change | AdHoc
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from domains.engine.lifecycle.expected import Expected
 from domains.engine.writing import foreign_keys, write
 from domains.engine.writing.write import TableChange
 from domains.engine.writing.written import Assigning
 from domains.language import coercion
+from domains.store.widening import Widening
 from migrations.query.expressions import documents
 from tests.campaign.run import Campaign
 from tests.campaign.simulated import Simulated
@@ -45,6 +47,15 @@ PLANTED: dict[str, tuple[object, str, Any, int]] = {
     "RESTRICT allows all": (foreign_keys, "_check_kept", lambda _: None, 1),
     "a row may name none": (foreign_keys, "_check_parents", lambda *_: None, 1),
     "IGNORE does not ask foreign keys": (foreign_keys, "_ask_row_by_row", lambda *_: None, 1),
+    "a write of two tables changes one": (foreign_keys, "Amend", type("Never", (), {}), 1),
+    "a UNIQUE key comes though rows are equal": (Expected, "_doubled", lambda *_: iter(()), 1),
+    "a check comes though rows break it": (Expected, "_misfit", lambda *_: "", 1),
+    "a column that comes is computed of no row": (
+        Widening,
+        "value",
+        lambda self, _, at: self.constants[at - self.width],
+        1,
+    ),
     "an UPDATE leaves generated columns as they were": (Assigning, "__call__", Assigning._assigned, 1),
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 from tests.campaign.expressions import Expressions
 from tests.campaign.judged_writes import NO_DOCUMENT
-from tests.campaign.kinds import INT, Kind, Value, dec, draw
+from tests.campaign.kinds import DBL, INT, Kind, Value, dec, draw
 from tests.campaign.schema import Column, Table
-from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
-from tests.campaign.terms import Term, arithmetic, call, column, constant, exact
+from tests.campaign.statements import Assignment, Delete, Insert, Joined, Update, Write
+from tests.campaign.terms import Term, arithmetic, call, column, constant, exact, same
 
 
 def random_write(random: Random, table: Table) -> Write:
@@ -20,6 +21,28 @@ def random_write(random: Random, table: Table) -> Write:
     if roll < 0.86 + 0.1 * table.is_parent:
         return _varied(random_update(random, table), table)
     return _varied(Delete(table.name, _condition(random, table)), table)
+
+
+def random_joined(random: Random, tables: Sequence[Table]) -> Joined | None:
+    """DELETE or UPDATE of one or both of two tables that stand whole in one shard."""
+    whole = [table for table in tables if not table.spread]
+    if len(whole) < 2:
+        return None
+    one, two = random.sample(whole, 2)
+    pairs = [(a, b) for a in scope_of(one) for b in scope_of(two) if a.type.kind == b.type.kind and a.type != DBL]
+    if not pairs:
+        return None
+    on = same(INT, "({0} = {1})", *random.choice(pairs))
+    where = _condition(random, one) if random.random() < 0.6 else None
+    names = (one.name, two.name)
+    written = random.choice((names, names[:1], names[1:]))
+    if random.random() < 0.4:
+        return Joined(names, written, on, where)
+    assignments: list[tuple[str, str, Term]] = []
+    for table in (one, two):
+        if table.name in written:
+            assignments += [(table.name, *each) for each in _assignments(random, table, inserted=False)[:1]]
+    return Joined(names, tuple(dict.fromkeys(each[0] for each in assignments)), on, where, tuple(assignments))
 
 
 def random_insert(random: Random, table: Table, rows: int | None = None) -> Insert:
