@@ -11,7 +11,7 @@ from random import Random
 
 from tests.campaign.asking_again import as_it_reads_now
 from tests.campaign.constraints import constrained, random_alteration, random_generated, referring
-from tests.campaign.kinds import INT, JSON, Kind, draw
+from tests.campaign.kinds import INT, JSON, TXT, Kind, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
 from tests.campaign.schema import Column, Reference, Table, random_column, random_table
@@ -217,6 +217,7 @@ class _Program:
                 self.found += [joined] if joined is not None else []
             case "ad hoc":
                 self._ask(self._query(None))
+                self._ask_with_variables()
             case _:
                 pass
 
@@ -260,6 +261,27 @@ class _Program:
     def _ask(self, query: Query) -> None:
         self._asked.append(query)
         self.found.append(AdHoc(query))
+
+    def _ask_with_variables(self) -> None:
+        """The same, with variables for constants of its WHERE: their values, or a subquery's."""
+        query, random = self._asked[-1], self.again
+        if not isinstance(query, Select) or not query.where or random.random() < 0.5:
+            return
+        variables: list[tuple[str, str]] = []
+
+        def read(term: Term) -> Term:
+            if term.constant and term.type in (INT, TXT) and random.random() < 0.7:
+                name, value, judged = f"v{len(variables)}", term.text, term.judged
+                numbers = [(t.name, c.name) for t in self.tables.values() for c in t.columns if c.type == INT]
+                if term.type == INT and numbers and random.random() < 0.4:
+                    value = judged = "(SELECT MAX({1}) FROM {0})".format(*random.choice(numbers))
+                variables.append((name, value))
+                return replace(term, text=f"@{name}", judged=judged)
+            return replace(term, arguments=tuple(map(read, term.arguments))) if term.arguments else term
+
+        asked = replace(query, where=tuple(map(read, query.where)))
+        if variables:
+            self.found.append(AdHoc(asked, tuple(variables)))
 
     def _alter(self) -> None:
         """Columns come and go. The same texts are asked before and after."""

@@ -182,8 +182,9 @@ class Execution:
                 self._rename_columns(operation)
             case RetypeColumn():
                 self._retype_column(operation)
-            case AdHoc(query):
-                self._ad_hoc(query, operation.text())
+            case AdHoc(query, variables):
+                self._ad_hoc(query, operation.text(), alone=not variables)
+                self.tally.counts["user variables read"] += len(variables)
             case Lookup(name, salt, count):
                 random = Random(salt)
                 for _ in range(count):
@@ -354,7 +355,8 @@ class Execution:
             self.tally.counts["views"] += 1
             return
 
-    def _ad_hoc(self, query: Query, text: str) -> None:
+    def _ad_hoc(self, query: Query, text: str, *, alone: bool) -> None:
+        """``alone``: the text is the query's only."""
         if not self.judge.affordable(query):
             return
         self.subject.settle()
@@ -367,6 +369,8 @@ class Execution:
             return
         self._judge_rows(answer.rows, query, [], text)
         called = self._called(text)
+        if not alone:
+            return
         self._judge_evaluated(lambda: self.subject.select_evaluated(called), query, [], text)
 
     def _look_up(self, view: View, values: list[Any]) -> list[tuple[Any, ...]]:

@@ -54,6 +54,7 @@ from migrations.statements.statement import (
     SelectStatement,
     WriteStatement,
 )
+from migrations.statements.user_variables import Variables, asked, assignments, with_variables
 from tests.campaign.kinds import NOW
 from tests.campaign.subject import Answer, Setting
 from tests.simulation.simulation import Simulation
@@ -129,7 +130,14 @@ class Planned:
     # --- statements -----------------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> list[Answer]:
-        return [self._one(parsed) for parsed in interpret.split(sql)]
+        answers, variables = list[Answer](), Variables()
+        for parsed in interpret.split(sql):
+            if pairs := assignments(parsed):
+                variables |= {name: self._one(asked(value, variables)).rows[0][0] for name, value in pairs}
+                answers.append(Answer())
+            else:
+                answers.append(self._one(with_variables(parsed, variables) if variables else parsed))
+        return answers
 
     def _one(self, parsed: Any) -> Answer:
         statement = interpret_one(parsed, self.state.catalog, (), NOW)

@@ -40,7 +40,7 @@ def _simpler(operation: Operation) -> Iterator[Operation]:
                 yield CreateView(View(view.name, query, view.external))
         case AdHoc(query):
             for smaller in simpler_queries(query):
-                yield AdHoc(smaller)
+                yield replace(operation, query=smaller)
         case Lookup(_, _, count) if count > 1:
             yield replace(operation, count=1)
         case Steps(_, count) if count > 1:

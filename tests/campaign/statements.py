@@ -245,12 +245,15 @@ class RetypeColumn:
 
 @dataclass(frozen=True, slots=True)
 class AdHoc:
-    """A SELECT without parameters, run as a statement, at quiescence."""
+    """A SELECT without parameters, run as a statement, at quiescence. ``variables`` are set before, in the same text;
+    the query reads them."""
 
     query: Query
+    variables: tuple[tuple[str, str], ...] = ()
 
     def text(self) -> str:
-        return mysql(self.query)
+        sets = ", ".join(f"@{name} = {value}" for name, value in self.variables)
+        return (f"SET {sets}; " if sets else "") + mysql(self.query)
 
 
 @dataclass(frozen=True, slots=True)
