@@ -10,6 +10,12 @@ and, beside it, a ``Judge`` keeps the same tables in SQLite. At quiescence every
               ▼                                     ▼   ▼
             shrink ◄────────── failure ◄──────── comparison
 
+Tables have every kind of column, ENUM, SET and JSON too, keys, CHECK conditions, generated columns and foreign keys
+(``schema.py``, ``constraints.py``). Columns, keys, checks and foreign keys come and go, tables are renamed, and columns
+have other names and types for a while, with writes, look-ups and evictions meanwhile. What a write leaves behind, in
+each table that it cascades to, is a model in Python (``judged_writes.py``), which MariaDB judges in turn
+(``tests/comparisons/test_judge_of_writes.py``). ``test_planted.py`` has a mistake for each of these that is found.
+
 Every generated expression is a tree that knows its SQL type and prints itself twice: as MySQL for the subject and as
 SQLite with our own functions for the judge. So the judge never parses SQL, and a planner's misreading of a statement
 cannot be shared by both sides. Where engines differ the judge follows MySQL 8 (division, AVG, NULL order, casts).

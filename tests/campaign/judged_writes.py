@@ -280,8 +280,9 @@ class Consideration:
                         self._remove(child, each, changed, level + 1)
                 case "SET NULL":
                     self._repoint(child, ids, reference, (None,) * len(key), changed, level)
-                case _ if self._at_once and ids:
-                    raise Refused
+                case _ if self._at_once:
+                    if ids:
+                        raise Refused
                 case _:
                     self._kept.append((child.name, reference, key))
 
@@ -302,8 +303,9 @@ class Consideration:
                     self._repoint(child, ids, reference, now, changed, level)
                 case "SET NULL":
                     self._repoint(child, ids, reference, (None,) * len(key), changed, level)
-                case _ if self._at_once and ids:
-                    raise Refused
+                case _ if self._at_once:
+                    if ids:
+                        raise Refused
                 case _:
                     self._kept.append((child.name, reference, key))
 

@@ -15,9 +15,9 @@ _TYPES = (
     (DATE, "DATE", 2),
     (DBL, "DOUBLE", 1),
     (TIME, "TIME", 1),
-    (TXT, "ENUM", 2),
+    (TXT, "ENUM", 3),
     (TXT, "SET", 1),
-    (JSON, "JSON", 1),
+    (JSON, "JSON", 2),
 )
 _MEMBERS = (("b", "a", "ab", "B"), ("e", "d", "c", "b", "a"), ("2x", "a", "10"))
 _ALIASES = {"INT": ("INT", "BIGINT", "INTEGER"), "VARCHAR(12)": ("VARCHAR(12)", "VARCHAR(12)", "TEXT")}

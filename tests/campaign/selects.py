@@ -421,6 +421,7 @@ class Queries:
             hidden = not select.distinct and select.group is None and random.random() < 0.25
             if hidden:
                 scope = [term for source in select.sources for term in source.columns()]
+                scope = [term for term in scope if _is_special(term.type)] or scope
                 keys.append(OrderKey(random.choice(scope), random.random() < 0.5))
             else:
                 keys.append(self._output_key(select))
@@ -433,7 +434,11 @@ class Queries:
         return replace(union, order=keys, cut=self._cut() if self.random.random() < 0.5 else Cut())
 
     def _output_key(self, query: Query) -> OrderKey:
-        position = self.random.randrange(len(query.outputs))
+        special = [at for at, output in enumerate(query.outputs) if _is_special(output.term.type)]
+        if special and self.random.random() < 0.5:
+            position = self.random.choice(special)
+        else:
+            position = self.random.randrange(len(query.outputs))
         by_number = self.random.random() < 0.3
         return OrderKey(query.outputs[position].term, self.random.random() < 0.5, position, by_number)
 
@@ -450,6 +455,11 @@ class Queries:
 
 def stored(table: Table) -> Stored:
     return Stored(table.name, tuple((column.name, column.type) for column in table.columns))
+
+
+def _is_special(type: Type) -> bool:
+    """Whether its values are sorted otherwise than they are compared, or written."""
+    return bool(type.members) or type.kind is Kind.JSON
 
 
 def _inset(text: str) -> str:

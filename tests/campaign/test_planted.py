@@ -17,7 +17,9 @@ from domains.engine.writing.written import Assigning
 from domains.language import coercion
 from domains.store.widening import Widening
 from migrations.query.expressions import documents
-from tests.campaign.run import Campaign
+from tests.campaign.cases import case_of, setting_of
+from tests.campaign.execution import Execution, Finding
+from tests.campaign.judge import Judge
 from tests.campaign.simulated import Simulated
 
 CASES = 60
@@ -60,11 +62,22 @@ PLANTED: dict[str, tuple[object, str, Any, int]] = {
 }
 
 
+def _finds(seed: int) -> bool:
+    case, subject, judge = case_of(seed), Simulated(setting_of(seed)), Judge()
+    try:
+        Execution(subject, judge, seed).run(case.operations)
+    except Finding:
+        return True
+    finally:
+        judge.close()
+        subject.close()
+    return False
+
+
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, instead, seed = PLANTED[mistake]
     monkeypatch.setattr(owner, name, instead)
-    campaign = Campaign(Simulated, "planted", say=lambda _: None, shrink_seconds=0.0)
-    found = next((number for number in range(seed, seed + CASES) if not campaign.run_case(number)), None)
+    found = next((number for number in range(seed, seed + CASES) if _finds(number)), None)
     print(f"{mistake}: seed {found}")
     assert found is not None

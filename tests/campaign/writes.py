@@ -76,6 +76,11 @@ def _varied(write: Update | Delete, table: Table) -> Update | Delete:
         keys = table.naming | (
             frozenset(name for key in table.keys for name in key) if table.is_parent else frozenset()
         )
+        own = [table.column(name) for name in table.primary_key if name not in keys and name != table.shard_by]
+        if own and random.random() < 0.6:  # Rows that meet each other.
+            chosen = random.choice(own)
+            assigned = ((chosen.name, constant(draw(random, chosen.type), chosen.type)),)
+            write = replace(write, assignments=assigned, where=write.where if random.random() < 0.5 else None)
         return replace(write, ignore=keys.isdisjoint(name for name, _ in write.assignments))
     return write
 
