@@ -265,7 +265,7 @@ class _Program:
     def _ask_with_variables(self) -> None:
         """The same, with variables for constants of its WHERE: their values, or a subquery's."""
         query, random = self._asked[-1], self.again
-        if not isinstance(query, Select) or not query.where or random.random() < 0.5:
+        if not isinstance(query, Select) or not query.where:
             return
         variables: list[tuple[str, str]] = []
 
