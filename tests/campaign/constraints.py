@@ -159,6 +159,7 @@ def random_alteration(random: Random, table: Table, number: int) -> AlterConstra
             some = random.sample(names, min(len(names), random.choice((1, 2))))
             if unique and table.spread and table.shard_by not in some:
                 some.append(table.shard_by)
+            some = some if all(table.column(name).can_be_key for name in some) else []
             return AlterConstraint(table.name, Key(tuple(some), unique), comes=True) if some else None
         case 2:
             term = random_check(random, table)
