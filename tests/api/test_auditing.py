@@ -17,6 +17,7 @@ from argon2 import PasswordHasher
 
 from api.app import create_app
 from api.doors.asgi import AsgiDoor
+from api.endpoints import EndpointCall
 from controller.access.accounts import Account, ApiKey, administrator
 from controller.access.audit_file import AuditFile
 from controller.access.audit_log import AuditLog
@@ -178,6 +179,13 @@ async def test_data_with_and_without_values(begin: Begin, data: str) -> None:
         "stories",
         "stories",
     ]
+
+
+async def test_look_ups_and_writes_of_rows_are_asked_as_without_a_log(begin: Begin) -> None:
+    """Unless data is recorded: a hit costs no call more."""
+    site = await begin()
+    calls = site.door.endpoints._calls
+    assert [route for route, call in calls.items() if type(call) is not EndpointCall] == ["POST /v1/sql"]
 
 
 async def test_a_client_that_goes_is_recorded_with_what_it_had_done(begin: Begin) -> None:
