@@ -327,6 +327,10 @@ class Settings(BaseSettings):
     zookeeper_auth: Annotated[str | None, Flag("up", *PARTS, "admin", value="NAME:PASSWORD")] = Field(
         default=None, description="name:password that keeps others out of what we keep in ZooKeeper"
     )
+    secret_file: Annotated[Path | None, Flag("up", *PARTS, "admin", value="FILE")] = Field(
+        default=None,
+        description="file with the deployment's secret, of mode 0600; secret in the data directory, if not given",
+    )
     deployment: Annotated[str, Flag("up", *PARTS, "admin", value="NAME")] = Field(
         default="main", description="name of the cluster in ZooKeeper"
     )

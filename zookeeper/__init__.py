@@ -17,6 +17,9 @@ suite of tests holds both to the same contract.
 Winning the election does not give the right to command: a leader that is cut off does not know that it was succeeded.
 The epoch in the state fences it off, not this room; so losing the connection to ZooKeeper is no emergency.
 
+``secret.py`` reads the deployment's secret, which all of its processes have, and derives keys of it: who has it may use
+the deployment's znodes.
+
 ``accounts.py`` keeps accounts, which are outside of the state: in a file, or in znodes of their own.
 
 ``server.py`` starts the real ZooKeeper, for a cluster on one machine.

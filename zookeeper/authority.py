@@ -11,6 +11,8 @@ memory::
         apis/<number>                   ephemeral: the api processes
         accounts/<bucket>               ``accounts.py``
 
+All of them are for who has the deployment's secret, where there is one (``secret.py``).
+
 A watch is not trusted to say what has changed: it only wakes a task, which looks again. So a lost connection, after
 which watches are gone, is one more reason to look. Likewise a change is only announced, and whoever hears of it reads
 again: an extra announcement does no harm, and several changes may be announced as one.
@@ -41,6 +43,7 @@ from zookeeper.registration import (
     from_json,
     to_json,
 )
+from zookeeper.secret import Secret, ZnodeGuard
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Watch, Znode
 
 ROOT = "/headrace"
@@ -189,8 +192,12 @@ class Election:
 class ClusterAuthority:
     """One process's session with the Authority: ``KazooAuthority`` or ``MemoryAuthority``."""
 
-    def __init__(self, session: Session, deployment: str, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, session: Session, deployment: str, new_id: Callable[[], str], secret: Secret | None = None
+    ) -> None:
         self.deployment = check_name(deployment, "deployment")
+        self.secret = secret
+        """The deployment's. None: whoever reaches its ports and ZooKeeper is believed."""
         self.deployment_id = ""
         """Differs from that of any other deployment of the name (``worker/belonging.py``); known after ``start``."""
         self.lost_at = float("-inf")
@@ -217,9 +224,14 @@ class ClusterAuthority:
         :raises ForeignDeployment: there is no deployment of the name, or it is not ours.
         :raises AuthorityUnavailable, NotZooKeeper, AccessRefused: there is no session.
         """
+        guard = None if self.secret is None else ZnodeGuard(self.secret, self._session, ROOT, self.deployment)
         await self._session.start()
         try:
             self.deployment_id = await _patiently(lambda: self._open(create))
+            if guard is not None:
+                if create:
+                    await _patiently(guard.protect)
+                self._tasks.append(asyncio.create_task(guard.follow(protects=create), name="access to znodes"))
         except BaseException:
             await self._session.close()
             raise

@@ -13,6 +13,7 @@
     ├── StateTooLarge          ZooKeeper takes no state of this size
     ├── SlotsDamaged           the states after that of an embedded deployment's file cannot be read
     ├── AccountsDamaged        the file of accounts, or a znode of them, cannot be read
+    ├── SecretUnusable         the file with the deployment's secret cannot be read, or others may read it
     └── ServerFailed           the bundled server does not start
 
 This room is on the same floor as ``domains`` and so has a tree of its own. Before a user sees one, it is turned into a
@@ -80,4 +81,8 @@ class SlotsDamaged(AuthorityError):
 
 
 class AccountsDamaged(AuthorityError):
+    pass
+
+
+class SecretUnusable(AuthorityError):
     pass

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import uuid4
 
 from kazoo.client import KazooClient
@@ -29,11 +30,12 @@ from kazoo.exceptions import (
     SessionMovedError,
 )
 from kazoo.protocol.states import KazooState
-from kazoo.security import make_digest_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from zookeeper.address import Address, Finding, joined, parse_address, probe
 from zookeeper.authority import SESSION_TIMEOUT, START_SECONDS, ClusterAuthority
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
+from zookeeper.secret import Secret, secret_of
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
 
 PROBE_AGAIN_SECONDS = 0.1
@@ -71,21 +73,20 @@ class KazooSession:
         self.timeout = timeout
         self.id = 0
         self._hosts = address
-        user, _, password = (auth or "").partition(":")
         hosts = address.hosts if len(address.hosts) > 1 else address.hosts * ATTEMPTS
         self._client = KazooClient(
             hosts=str(replace(address, path="", hosts=hosts)),
             timeout=timeout,
             connection_retry=RECONNECT,
-            # With a name and a password, the znodes are readable with these only.
-            auth_data=[("digest", auth)] if auth else None,
-            default_acl=[make_digest_acl(user, password, all=True)] if auth else None,
+            auth_data=set(),  # Not None: ``allow`` adds to it.
         )
+        self._borne: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._connected = asyncio.Event()
         self._closed = False
         self._listeners: list[Callable[[Link], None]] = []
         self._awaited: set[asyncio.Future[Any]] = set()
+        self.allow([auth] if auth else [])
 
     @property
     def connected(self) -> bool:
@@ -93,6 +94,16 @@ class KazooSession:
 
     def listen(self, listener: Callable[[Link], None]) -> None:
         self._listeners.append(listener)
+
+    def allow(self, bearers: Sequence[str]) -> None:
+        # With names and passwords, znodes are readable with these only.
+        self._client.default_acl = [make_digest_acl(*each.split(":", 1), all=True) for each in bearers] or None
+        for each in bearers:
+            if each not in self._borne:
+                self._borne.add(each)
+                self._client.auth_data.add(("digest", each))  # Sent with each new connection.
+                if self.connected:
+                    self._client.add_auth_async("digest", each)
 
     async def start(self) -> None:
         """Raises AuthorityUnavailable, NotZooKeeper."""
@@ -226,7 +237,7 @@ class KazooSession:
             case NoAuthError() | AuthFailedError():
                 return AccessRefused(
                     f'ZooKeeper at "{self.address}" refuses access to "{path}"',
-                    hint="give the name and password that the deployment was made with: --zookeeper-auth name:password",
+                    hint="give what the deployment was made with: --secret-file, or --zookeeper-auth name:password",
                 )
             case _ if isinstance(error, GONE):
                 return self._unavailable(changes)
@@ -247,6 +258,12 @@ class KazooSession:
 
     async def ensure(self, path: str) -> None:
         await self._ask(lambda: self._client.ensure_path_async(self._at(path)), path, changes=True)
+
+    async def protect(self, path: str) -> None:
+        wanted = self._client.default_acl or OPEN_ACL_UNSAFE
+        present, _ = await self._ask(lambda: self._client.get_acls_async(self._at(path)), path)
+        if set(present) != set(wanted):
+            await self._ask(lambda: self._client.set_acls_async(self._at(path), wanted), path, changes=True)
 
     async def get(self, path: str) -> Znode:
         data, stat = await self._ask(lambda: self._client.get_async(self._at(path)), path)
@@ -286,11 +303,50 @@ def _settle(future: asyncio.Future[Any], answer: Any) -> None:
         future.set_result(answer.value)
 
 
+class AuthoritySettings(Protocol):
+    """What the way to ZooKeeper needs; ``headrace.settings`` has all settings."""
+
+    @property
+    def zookeeper(self) -> str | None: ...
+
+    @property
+    def zookeeper_auth(self) -> str | None: ...
+
+    @property
+    def deployment(self) -> str: ...
+
+    @property
+    def session_timeout(self) -> float: ...
+
+    @property
+    def secret_file(self) -> Path | None: ...
+
+    @property
+    def data(self) -> Path: ...
+
+
+def authority_of(settings: AuthoritySettings, new_id: str | None = None) -> KazooAuthority:
+    """Not started yet. Without a ``secret_file`` the secret is that in the data directory, if there is one there.
+
+    :raises SecretUnusable: there is one, and it cannot be used.
+    """
+    assert settings.zookeeper is not None
+    return KazooAuthority(
+        settings.zookeeper,
+        settings.deployment,
+        session_timeout=settings.session_timeout,
+        auth=settings.zookeeper_auth,
+        new_id=new_id,
+        secret=secret_of(settings.secret_file, settings.data),
+    )
+
+
 class KazooAuthority(ClusterAuthority):
     """A process's authority over the ZooKeeper at ``hosts``.
 
-    With ``auth``, ``name:password``, only its bearer can use the znodes that are made. ``session_timeout`` is in
-    seconds; ZooKeeper grants at least two of its ticks. ``new_id`` is the id of a deployment that is made again.
+    With a ``secret`` only processes that have it can use the deployment's znodes; with ``auth``, ``name:password``,
+    only its bearer. With both, ``auth`` opens what was made with it before. ``session_timeout`` is in seconds;
+    ZooKeeper grants at least two of its ticks. ``new_id`` is the id of a deployment that is made again.
     """
 
     def __init__(
@@ -301,6 +357,7 @@ class KazooAuthority(ClusterAuthority):
         session_timeout: float = SESSION_TIMEOUT,
         auth: str | None = None,
         new_id: str | None = None,
+        secret: Secret | None = None,
     ) -> None:
         self.session = KazooSession(parse_address(hosts), session_timeout, auth)
-        super().__init__(self.session, deployment, lambda: new_id or uuid4().hex)
+        super().__init__(self.session, deployment, lambda: new_id or uuid4().hex, secret)

@@ -14,12 +14,13 @@ loop's, so a loop with virtual time passes hours in a moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from zookeeper.authority import SESSION_TIMEOUT, ClusterAuthority
-from zookeeper.errors import AuthorityUnavailable
+from zookeeper.errors import AccessRefused, AuthorityUnavailable
+from zookeeper.secret import Secret
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
 
 Answer = TypeVar("Answer")
@@ -38,6 +39,10 @@ class MemoryZooKeeper:
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._returning: list[MemorySession] = []
         """Sessions of processes that can reach it again since it was stopped; it may have ended them before."""
+        self._owners: dict[str, frozenset[str]] = {}
+        """Of znodes that are not open to all."""
+        self.secret: Secret | None = None
+        """That of the deployments, for authorities that are made from here on."""
         self._last_session = 0
         self._deployments = 0
 
@@ -82,6 +87,7 @@ class MemoryZooKeeper:
         for path in [each for each in self._znodes if each != "/"]:
             del self._znodes[path]
             self._changed(path, listing=True)
+        self._owners.clear()
         for session in list(self._sessions.values()):
             self.expire(session)
 
@@ -127,6 +133,7 @@ class MemoryZooKeeper:
             return
         for path in [path for path, node in self._znodes.items() if node.owner == id]:
             del self._znodes[path]
+            self._owners.pop(path, None)
             self._changed(path, listing=True)
 
     # --- znodes -----------------------------------------------------------------------------------------------
@@ -144,6 +151,19 @@ class MemoryZooKeeper:
         self.get(path)
         return [each.rpartition("/")[2] for each in self._znodes if each != "/" and _parent(each) == path]
 
+    def check(self, path: str, bearers: Iterable[str]) -> None:
+        """Raises AccessRefused."""
+        owners = self._owners.get(path)
+        if owners is not None and owners.isdisjoint(bearers):
+            raise AccessRefused(f'ZooKeeper refuses access to "{path}"', hint="give the deployment's secret")
+
+    def protect(self, path: str, owners: frozenset[str]) -> None:
+        self.get(path)
+        if owners:
+            self._owners[path] = owners
+        else:
+            self._owners.pop(path, None)
+
     def create(self, path: str, data: bytes, owner: int) -> None:
         if path in self._znodes:
             raise NodeExists(path)
@@ -151,12 +171,14 @@ class MemoryZooKeeper:
         self._znodes[path] = Znode(data, 0, owner)
         self._changed(path, listing=True)
 
-    def ensure(self, path: str) -> None:
+    def ensure(self, path: str) -> list[str]:
+        """Answers which were created."""
         names = path.strip("/").split("/")
-        for number in range(len(names)):
-            each = "/" + "/".join(names[: number + 1])
-            if each not in self._znodes:
-                self.create(each, b"", 0)
+        each = ["/" + "/".join(names[: number + 1]) for number in range(len(names))]
+        missing = [path for path in each if path not in self._znodes]
+        for path in missing:
+            self.create(path, b"", 0)
+        return missing
 
     def set(self, path: str, data: bytes, version: int) -> int:
         node = self.get(path)
@@ -170,6 +192,7 @@ class MemoryZooKeeper:
         if version not in (-1, self.get(path).version):
             raise BadVersion(path)
         del self._znodes[path]
+        self._owners.pop(path, None)
         self._changed(path, listing=True)
 
     def _changed(self, path: str, *, listing: bool) -> None:
@@ -192,6 +215,9 @@ class MemorySession:
         self._connected = asyncio.Event()
         self._connection = 0
         """Counts connections: an answer arrives only over the one that carried its request."""
+        self._owners: frozenset[str] = frozenset()
+        """Of what is made."""
+        self._borne: set[str] = set()
         self.reachable = True
         self.watched: dict[str, list[Watch]] = {}
         self.listed: dict[str, list[Watch]] = {}
@@ -202,6 +228,10 @@ class MemorySession:
 
     def listen(self, listener: Callable[[Link], None]) -> None:
         self._listeners.append(listener)
+
+    def allow(self, bearers: Sequence[str]) -> None:
+        self._owners = frozenset(bearers)
+        self._borne |= self._owners
 
     async def start(self) -> None:
         if not (self._server.running and self.reachable):
@@ -294,12 +324,29 @@ class MemorySession:
         await self._ask(lambda: None)
 
     async def ensure(self, path: str) -> None:
-        await self._ask(lambda: self._server.ensure(path), changes=True)
+        def act() -> None:
+            for each in self._server.ensure(path):
+                self._server.protect(each, self._owners)
+
+        await self._ask(act, changes=True)
+
+    async def protect(self, path: str) -> None:
+        def act() -> None:
+            self._server.check(path, self._borne)
+            self._server.protect(path, self._owners)
+
+        await self._ask(act, changes=True)
 
     async def get(self, path: str) -> Znode:
-        return await self._ask(lambda: self._server.get(path))
+        def act() -> Znode:
+            self._server.check(path, self._borne)
+            return self._server.get(path)
+
+        return await self._ask(act)
 
     async def look(self, path: str, watch: Watch) -> Znode | None:
+        """As in ZooKeeper anybody may."""
+
         def act() -> Znode | None:
             self.watched.setdefault(path, []).append(watch)
             node = self._server.find(path)
@@ -309,6 +356,7 @@ class MemorySession:
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         def act() -> list[str]:
+            self._server.check(path, self._borne)
             names = self._server.children(path)
             if watch is not None:
                 self.listed.setdefault(path, []).append(watch)
@@ -317,13 +365,26 @@ class MemorySession:
         return await self._ask(act)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        await self._ask(lambda: self._server.create(path, data, self.id if ephemeral else 0), changes=True)
+        def act() -> None:
+            self._server.check(_parent(path), self._borne)
+            self._server.create(path, data, self.id if ephemeral else 0)
+            self._server.protect(path, self._owners)
+
+        await self._ask(act, changes=True)
 
     async def set(self, path: str, data: bytes, version: int) -> int:
-        return await self._ask(lambda: self._server.set(path, data, version), changes=True)
+        def act() -> int:
+            self._server.check(path, self._borne)
+            return self._server.set(path, data, version)
+
+        return await self._ask(act, changes=True)
 
     async def delete(self, path: str, version: int = -1) -> None:
-        await self._ask(lambda: self._server.delete(path, version), changes=True)
+        def act() -> None:
+            self._server.check(_parent(path), self._borne)
+            self._server.delete(path, version)
+
+        await self._ask(act, changes=True)
 
 
 class MemoryAuthority(ClusterAuthority):
@@ -332,7 +393,7 @@ class MemoryAuthority(ClusterAuthority):
     def __init__(self, server: MemoryZooKeeper, deployment: str) -> None:
         self.session = MemorySession(server)
         self._server = server
-        super().__init__(self.session, deployment, server.new_id)
+        super().__init__(self.session, deployment, server.new_id, server.secret)
 
     def cut(self) -> None:
         """Cut the connection. If it is never mended, this looks like a crash from outside."""

@@ -6,7 +6,7 @@ There are two, ``KazooSession`` and ``MemorySession``. What the cluster does wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -64,6 +64,10 @@ class Session(Protocol):
 
     def listen(self, listener: Callable[[Link], None]) -> None: ...
 
+    def allow(self, bearers: Sequence[str]) -> None:
+        """Be the bearer of these, ``name:password``, from now on: what is made from here on is for them alone, and for
+        anybody where there are none. What was borne before is still."""
+
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -76,6 +80,9 @@ class Session(Protocol):
 
     async def ensure(self, path: str) -> None:
         """Create the znode and its parents, without data, unless they are there."""
+
+    async def protect(self, path: str) -> None:
+        """Have a znode be for the present bearers, as if it were made now."""
 
     async def get(self, path: str) -> Znode: ...
 

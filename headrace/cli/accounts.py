@@ -60,10 +60,10 @@ async def _let_in(settings: Settings, name: str, password: str) -> None:
         _make(settings.data)
         store = FileAccounts(settings.data)
     else:
-        from zookeeper.kazoo_authority import KazooAuthority
+        from zookeeper.kazoo_authority import authority_of
 
-        authority = KazooAuthority(settings.zookeeper, settings.deployment, auth=settings.zookeeper_auth)
         try:
+            authority = authority_of(settings)
             await authority.start()
         except AuthorityError as error:
             raise Unavailable(error.message, hint=error.hint) from error

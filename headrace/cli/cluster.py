@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,12 +14,14 @@ from headrace.serving.last_words import perhaps_unheard
 from headrace.settings import Settings
 from headrace.sizes import format_size, several
 from worker.service.system import end_with_parent
+from zookeeper.secret import FILE
 
 if TYPE_CHECKING:
     from headrace.cluster.supervisor import Up
 
 ZooKeeper = Annotated[str | None, setting_option("zookeeper")]
 Auth = Annotated[str | None, setting_option("zookeeper_auth")]
+SecretFile = Annotated[Path | None, setting_option("secret_file")]
 Deployment = Annotated[str | None, setting_option("deployment")]
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True, help="Stop when standard input ends.")]
 
@@ -69,6 +73,7 @@ def controller(settings: Settings, supervised: Supervised = False) -> None:
       headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
     """
     check_part(settings, supervised)
+    check_secret(settings)
     from headrace.cluster import parts  # Late, as with serve.
 
     parts.controller(settings)
@@ -83,6 +88,7 @@ def worker(settings: Settings, supervised: Supervised = False) -> None:
       headrace worker --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --name w1 --data /var/lib/headrace
     """
     check_part(settings, supervised)
+    check_secret(settings)
     from headrace.cluster import parts  # Late, as with serve.
 
     parts.worker(settings)
@@ -101,9 +107,29 @@ def api(
       headrace api --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0
     """
     check_part(settings, supervised)
+    check_secret(settings)
     from headrace.cluster import parts  # Late, as with serve.
 
     parts.api(settings, fd)
+
+
+def check_secret(settings: Settings) -> None:
+    """Raises BadRequest where others could reach a part's port, and it has no secret to keep them out."""
+    if settings.secret_file is not None or (settings.data / FILE).exists():
+        return
+    if not is_loopback(settings.host):
+        raise BadRequest(
+            f'at "{settings.host}" whoever reaches this process could command it: it has no secret',
+            hint="--secret-file FILE, the same on all machines: docs/security.md",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine reach that address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_part(settings: Settings, supervised: bool = False) -> None:

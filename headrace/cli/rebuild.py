@@ -19,8 +19,7 @@ from headrace_client.calls import Call, progress
 from headrace_client.encoding import to_json
 from headrace_client.results import Progress
 
-from headrace import connect
-from headrace.cli.cluster import Auth, Deployment, ZooKeeper, check_part
+from headrace.cli.cluster import Auth, Deployment, SecretFile, ZooKeeper, check_part
 from headrace.cli.queries import AsJson, Url, connected, watched
 from headrace.cli.serving import Config, setting_option
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
@@ -30,10 +29,10 @@ from migrations.backfill.spark.settings import By
 from zookeeper.address import joined
 from zookeeper.errors import AuthorityError
 from zookeeper.local_authority import go_on_without
+from zookeeper.secret import Secret, secret_of
 
 if TYPE_CHECKING:
     from headrace_client.connection import Connection
-
 
 Data = Annotated[Path | None, setting_option("data")]
 
@@ -133,6 +132,8 @@ def state(
     ] = False,
     zookeeper: ZooKeeper = None,
     zookeeper_auth: Auth = None,
+    secret_file: SecretFile = None,
+    data: Data = None,
     deployment: Deployment = None,
     config: Config = None,
 ) -> None:
@@ -146,7 +147,8 @@ def state(
     """
     from headrace.cluster import kept_state  # Late: it loads the planner.
 
-    settings = load(config, zookeeper=zookeeper, zookeeper_auth=zookeeper_auth, deployment=deployment)
+    given = {"zookeeper": zookeeper, "zookeeper_auth": zookeeper_auth, "deployment": deployment}
+    settings = load(config, **given, secret_file=secret_file, data=data)
     check_part(settings)
     act = kept_state.restore if restore else kept_state.save
     try:
@@ -166,6 +168,7 @@ DRAIN_SECONDS = 120.0
 def drain(
     worker: Annotated[str, typer.Argument(help="The worker's name, as headrace status shows it.")],
     undo: Annotated[bool, typer.Option("--undo", help="Allow domains on the worker again.")] = False,
+    secret_file: SecretFile = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -177,9 +180,9 @@ def drain(
 
       headrace drain worker-2
     """
-    settings = load(config, url=url)
+    settings = load(config, url=url, secret_file=secret_file)
     call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
-    with connect(leader_url(cluster_of(settings)), timeout=DRAIN_SECONDS) as controller:
+    with at_leader(cluster_of(settings), known_secret(settings), DRAIN_SECONDS) as controller:
         controller.send(call)
     typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
 
@@ -202,6 +205,23 @@ def leader_url(cluster: dict[str, Any]) -> str:
     return f"http://{joined(leader['host'], leader['port'])}"
 
 
+def known_secret(settings: Settings) -> Secret | None:
+    """Raises BadRequest."""
+    try:
+        return secret_of(settings.secret_file, settings.data)
+    except AuthorityError as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+
+
+def at_leader(cluster: dict[str, Any], secret: Secret | None, timeout: float = 60.0) -> Connection:
+    """A connection to the leading controller. Raises Unavailable."""
+    from headrace_client.connection import Connection  # Late: they load what other commands do not need.
+
+    from headrace.cluster.control_links import as_operator
+
+    return Connection(leader_url(cluster), timeout=timeout, transport=as_operator(secret))
+
+
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the progress."""
 
@@ -220,6 +240,7 @@ def rebuild(
         ),
     ] = "auto",
     as_json: AsJson = False,
+    secret_file: SecretFile = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -240,11 +261,11 @@ def rebuild(
     """
     if bool(shards) == lost:
         raise BadRequest("say which shards, or --lost", hint="headrace status shows which are unplaced")
-    settings = load(config, url=url)
+    settings = load(config, url=url, secret_file=secret_file)
     cluster = cluster_of(settings)
     known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
     body = {"shards": shards or [], "known": known, "by": by, "wait": False}
-    with connect(leader_url(cluster)) as controller:
+    with at_leader(cluster, known_secret(settings)) as controller:
         operation = Operation(controller, controller.send(Call("POST", "/v1/rebuild", dict, to_json(body))))
         watched(console(stderr=True), operation.wait, operation.cancel, "rebuilt")
     if as_json:

@@ -28,6 +28,7 @@ from controller.deployment import BackfillStatus, MigrationStatus
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, LeaderLost
 from domains.plan.packets import Insert
+from headrace.cluster.control_links import to_controllers
 from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.access import begin_audit, begin_tokens
 from headrace.serving.listening import StartFailed, listen
@@ -42,7 +43,7 @@ from worker.service.system import unless
 from worker.wire.connection import greeting
 from zookeeper.address import joined
 from zookeeper.errors import AuthorityError
-from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.kazoo_authority import KazooAuthority, authority_of
 from zookeeper.registration import ControllerDescriptor
 
 # The way from an api process to the controller that leads: HTTP to its control interface.
@@ -59,6 +60,7 @@ class LeaderClient:
     def __init__(self, directory: Directory, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._directory = directory
         # How long a migration takes nobody knows: it is over when the leader says so, or is lost.
+        transport = transport or to_controllers(directory.authority.secret)
         self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
     async def run(self, entry: RecipeEntry, sql: str, rows: Insert | None = None) -> None:
@@ -111,7 +113,7 @@ class LeaderClient:
                     raise _lost(leader, "another leads now" if self._directory.led else "it no longer leads")
             answer = asking.result()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise no_leader(f'controller "{leader.name}" does not answer') from error
+            raise no_leader(f'controller "{leader.name}" does not answer: {error}') from error
         except httpx.HTTPError as error:
             raise _lost(leader, str(error)) from error
         finally:
@@ -182,14 +184,12 @@ async def run(settings: Settings, fd: int | None = None, started: Callable[[Runn
     """
     if settings.zookeeper is None:
         raise BadRequest("an api process needs the address of ZooKeeper", hint="--zookeeper host:port")
+    try:
+        authority = authority_of(settings)
+    except AuthorityError as error:
+        raise StartFailed(error.message, hint=error.hint) from error
     listening = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
     with listening:
-        authority = KazooAuthority(
-            settings.zookeeper,
-            settings.deployment,
-            session_timeout=settings.session_timeout,
-            auth=settings.zookeeper_auth,
-        )
         opening = Opening()
         deployment = asyncio.create_task(_open(settings, authority, opening))
         try:

@@ -15,6 +15,7 @@ from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.fleet import Timing, Wire
 from controller.cluster.leader.leader import LeaderSettings
 from controller.cluster.serving.archiving import archive_led
+from headrace.cluster.control_links import behind_gate
 from headrace.cluster.directory import shards_of
 from headrace.errors import BadRequest, HeadraceError
 from headrace.serving.listening import StartFailed, address, listen
@@ -22,7 +23,7 @@ from headrace.serving.opening import bulk_runners, rebuild_folder
 from headrace.serving.server import HttpServer, Running, config
 from headrace.settings import CLUSTER_SHARDS, Settings
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
-from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.kazoo_authority import KazooAuthority, authority_of
 from zookeeper.registration import ControllerDescriptor, advertised, check_name
 
 # The leader keeps recipe and cuts beside the archive: a worker, who archives tables, knows of no recipe and no
@@ -59,12 +60,10 @@ async def run(settings: Settings) -> None:
     if settings.zookeeper is None:
         raise BadRequest("a controller needs the address of ZooKeeper", hint="--zookeeper host:port")
     with listen(settings.host, settings.controller_port, "--controller-port") as listening:
-        authority = KazooAuthority(
-            settings.zookeeper,
-            settings.deployment,
-            session_timeout=settings.session_timeout,
-            auth=settings.zookeeper_auth,
-        )
+        try:
+            authority = authority_of(settings)
+        except AuthorityError as error:
+            raise StartFailed(error.message, hint=error.hint) from error
         try:
             await authority.start(create=True)
             await _serve(settings, authority, listening)
@@ -88,10 +87,12 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
         bulk=_bulk(settings),
         collation=settings.collation,
     )
-    candidate = Candidate(authority, Wire(settings.deployment, descriptor.name, process), leading, descriptor)
+    wire = Wire(settings.deployment, descriptor.name, process, authority.secret)
+    candidate = Candidate(authority, wire, leading, descriptor)
     stopping = asyncio.Event()
     standing = asyncio.create_task(candidate.run(stopping))
-    server = HttpServer(config(create_control_app(candidate, Limits.of(settings)), settings), address(listening), _tell)
+    http = behind_gate(config(create_control_app(candidate, Limits.of(settings)), settings), authority.secret)
+    server = HttpServer(http, address(listening), _tell)
     keeping = None if settings.archive is None else asyncio.create_task(keep_recipes(candidate, settings))
     standing.add_done_callback(lambda _: server.handle_exit(0, None))
     try:

@@ -16,7 +16,7 @@ from controller.cluster.state import ClusterState
 from domains.archive.manifest import opened, sealed
 from headrace.errors import AlreadyExists, BadRequest, NotFound, StorageFailure
 from headrace.settings import Settings
-from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.kazoo_authority import KazooAuthority, authority_of
 
 FORMAT = 1
 RESTORED = "restored.state"
@@ -28,7 +28,7 @@ EPOCHS_AHEAD = 1_000_000
 
 async def save(settings: Settings, path: Path) -> ClusterState:
     """Write what is decided now. Raises AuthorityError, NotFound, StorageFailure."""
-    authority = _authority(settings)
+    authority = authority_of(settings)
     await authority.start()
     try:
         data, _ = await authority.read()
@@ -55,7 +55,7 @@ async def save(settings: Settings, path: Path) -> ClusterState:
 async def restore(settings: Settings, path: Path) -> ClusterState:
     """Bring a deployment back into a ZooKeeper that has lost it. Raises AuthorityError, BadRequest, AlreadyExists."""
     id, state = _read(settings, path)
-    authority = _authority(settings, id)
+    authority = authority_of(settings, id)
     await authority.start(create=True)
     try:
         await _make_room(authority, id)
@@ -95,7 +95,7 @@ async def take_up(settings: Settings, data: Path) -> bool:
     if not path.exists():
         return False
     id, _ = _read(settings, path)
-    authority = _authority(settings, id)
+    authority = authority_of(settings, id)
     await authority.start(create=True)
     try:
         _, version = await authority.read()
@@ -125,14 +125,3 @@ def _read(settings: Settings, path: Path) -> tuple[str, ClusterState]:
             hint="name it with --deployment",
         )
     return id, ClusterState.decode(data, deployment)
-
-
-def _authority(settings: Settings, id: str | None = None) -> KazooAuthority:
-    assert settings.zookeeper is not None
-    return KazooAuthority(
-        settings.zookeeper,
-        settings.deployment,
-        session_timeout=settings.session_timeout,
-        auth=settings.zookeeper_auth,
-        new_id=id,
-    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 
 from headrace.serving.listening import log_to_standard_error, loop_factory
 from headrace.settings import Settings
 from worker.service.system import give_back_early
+from zookeeper.secret import FILE
+
+_log = logging.getLogger("headrace.cluster")
 
 
 def worker(settings: Settings) -> None:
@@ -34,5 +38,7 @@ def api(settings: Settings, fd: int | None = None) -> None:
 def _run(settings: Settings, part: Coroutine[None, None, None]) -> None:
     give_back_early()
     log_to_standard_error(settings)
+    if settings.secret_file is None and not (settings.data / FILE).exists():
+        _log.warning("it has no secret: whoever reaches this process, or its ZooKeeper, can command it")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(part)

@@ -32,7 +32,9 @@ from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
 from worker.service.system import allow_open_files, on_hang_up, stop_signals, unless
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
-from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.kazoo_authority import KazooAuthority, authority_of
+from zookeeper.secret import FILE as SECRET
+from zookeeper.secret import make_secret
 from zookeeper.server import Ensemble
 
 READY_SECONDS = 120.0
@@ -87,6 +89,10 @@ class Supervisor:
         left = await asyncio.to_thread(self._directory.take)
         try:
             self.settings = as_begun(self.settings, self._directory.path)
+            if self.settings.secret_file is None:
+                secret = self._directory.path / SECRET
+                make_secret(secret)
+                self.settings = self.settings.model_copy(update={"secret_file": secret})
             if left:
                 self.tell(f"ended what an earlier headrace up had left running: {', '.join(left)}")
             with listen(self.settings.host, self.settings.port) as listening:
@@ -130,12 +136,7 @@ class Supervisor:
         else:
             self._zookeeper = settings.zookeeper
         await take_up(settings.model_copy(update={"zookeeper": self._zookeeper}), self._directory.path)
-        authority = KazooAuthority(
-            self._zookeeper,
-            settings.deployment,
-            session_timeout=settings.session_timeout,
-            auth=settings.zookeeper_auth,
-        )
+        authority = authority_of(settings.model_copy(update={"zookeeper": self._zookeeper}))
         await authority.start(create=True)
         try:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
@@ -195,6 +196,7 @@ class Supervisor:
         given = settings.model_dump(exclude={"name", "url"}, exclude_none=True)
         given |= {
             "data": self._directory.path,
+            "secret_file": settings.secret_file.absolute() if settings.secret_file is not None else "",
             "host": HOST,
             "advertise": HOST,
             "worker_port": 0,

@@ -30,7 +30,7 @@ from headrace_client.results import Progress
 from rich.table import Table
 
 from domains.plan.sharding import shard_of
-from headrace.cli.rebuild import Operation, leader_url
+from headrace.cli.rebuild import Operation, at_leader
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from headrace.sizes import format_size
 from loadgen.bench import measurement
@@ -225,7 +225,7 @@ def _rebuilt(cluster: OnDisks, way: str, tell: Tell) -> tuple[float, list[dict[s
     deadline = time.perf_counter() + NOTICE_SECONDS
     while True:
         try:
-            with Connection(leader_url((cluster.status() or {}).get("cluster", {}))) as controller:
+            with at_leader((cluster.status() or {}).get("cluster", {}), cluster.secret) as controller:
                 return _ordered(controller, way, tell)
         except BadRequest as error:  # The leader has not noticed yet.
             if "no shard is lost" not in error.message or time.perf_counter() > deadline:

@@ -25,6 +25,7 @@ from loadgen.bench.measurement import Beside, Tell, p99_ms, seldom
 from loadgen.bench.program import SITE, ranking, site, stories_of
 from loadgen.drills.cluster import ClusterShape, DrillCluster, missing, placement
 from loadgen.drills.disk_loss import NEVER
+from zookeeper.secret import Secret
 
 # The clients during a rebuild: those that read other shards, and those that wait for the lost one.
 
@@ -161,6 +162,10 @@ class OnDisks:
     def __init__(self, cluster: DrillCluster, runner: asyncio.Runner) -> None:
         self._cluster, self._runner = cluster, runner
         self.url = cluster.url
+
+    @property
+    def secret(self) -> Secret | None:
+        return self._cluster.secret
 
     def pids(self) -> Mapping[str, int]:
         return self._cluster.pids()

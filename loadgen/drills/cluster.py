@@ -18,6 +18,7 @@ import httpx
 from headrace.errors import HeadraceError
 from headrace.serving.listening import listen
 from worker.service.shards import started_at
+from zookeeper.secret import Secret, secret_of
 
 # The load's process, as the drill sees it: orders in, answers out.
 
@@ -182,6 +183,10 @@ class DrillCluster:
         await self._process.wait()
 
     # --- what there is ------------------------------------------------------------------------------------------
+
+    @property
+    def secret(self) -> Secret | None:
+        return secret_of(None, self.data)
 
     @property
     def address_of_zookeeper(self) -> str:

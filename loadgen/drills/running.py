@@ -206,7 +206,7 @@ async def _carried_out(plan: DrillPlan, data: Path, tell: Callable[[str], None])
         load = await DrillLoadProcess.start(cluster.url, f"{name} {plan.seed}", file, plan.rates)
         opened.push_async_callback(load.end)
         await load.order("prepare")
-        observer = await Observer.start(cluster.address_of_zookeeper, DEPLOYMENT)
+        observer = await Observer.start(cluster.address_of_zookeeper, DEPLOYMENT, cluster.secret)
         opened.push_async_callback(observer.close)
         stage = DrillStage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means, load=load)
         if drill.prepare is not None:

@@ -19,6 +19,7 @@ from loadgen.drills.cluster import DrillCluster, DrillFailed, DrillLoadProcess, 
 from zookeeper.authority import StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.secret import Secret
 
 # When the cluster noticed: what ZooKeeper announces is noted with its time.
 
@@ -45,8 +46,8 @@ class Observer:
     _task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, zookeeper: str, deployment: str) -> Observer:
-        observer = cls(KazooAuthority(zookeeper, deployment))
+    async def start(cls, zookeeper: str, deployment: str, secret: Secret | None) -> Observer:
+        observer = cls(KazooAuthority(zookeeper, deployment, secret=secret))
         await observer.authority.start()
         observer.authority.on_change(observer._heard)
         observer._news.set()

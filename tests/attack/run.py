@@ -108,7 +108,7 @@ async def run(directory: Path, seconds: float, seed: int) -> list[str]:
 
 
 def administers(attacked: Cluster) -> tuple[str, ...]:
-    return "--zookeeper", attacked.zookeeper
+    return "--zookeeper", attacked.zookeeper, "--data", str(attacked.data)
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -21,8 +21,9 @@ from worker.belonging import claim
 from worker.service.system import end_with_parent
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
+from zookeeper.secret import Secret
 
-SETTINGS = ("zookeeper", "zookeeper_auth", "deployment", "data", "shards")
+SETTINGS = ("zookeeper", "secret_file", "deployment", "data", "shards")
 
 
 async def main() -> None:
@@ -43,7 +44,8 @@ async def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, (lambda: None) if how == "ignores" else stop.set)
     data = Path(settings["data"])
-    authority = KazooAuthority(settings["zookeeper"], settings["deployment"], auth=settings["zookeeper_auth"] or None)
+    secret = Secret(Path(settings["secret_file"]))
+    authority = KazooAuthority(settings["zookeeper"], settings["deployment"], secret=secret)
     await authority.start()
     if options.kind == "worker":
         claim(data, authority.deployment, authority.deployment_id)

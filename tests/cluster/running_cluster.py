@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.told_process import SECONDS, ToldProcess
+from zookeeper.secret import Secret, secret_of
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = SECONDS
@@ -34,6 +35,10 @@ class Running(ToldProcess):
         self.url = self.read_until(r"answers at (https?://\S+)")[1]
         self.read_until("stop with Ctrl-C")
         return self
+
+    @property
+    def secret(self) -> Secret | None:
+        return secret_of(None, self.data)
 
     def pids(self) -> dict[str, int]:
         recorded: dict[str, Any] = json.loads((self.data / "up.json").read_text())

@@ -19,6 +19,7 @@ from headrace_client.connection import Connection
 from running_cluster import Launch, Running, launching, until
 
 from headrace import connect
+from headrace.cluster.control_links import as_operator
 from headrace.errors import ConnectionFailed, HeadraceError, Unavailable
 from worker.protocol.messages import Ping, Role
 from worker.wire.connection import greeting
@@ -146,7 +147,8 @@ def test_a_leader_that_hung_is_not_obeyed(cluster: Running) -> None:
             until(lambda: done(lambda: db.execute("CREATE TABLE while_it_hung (a INT PRIMARY KEY)")))
         finally:
             os.kill(pid, signal.SIGCONT)
-        with httpx.Client(base_url=f"http://{stale['host']}:{stale['port']}", timeout=60) as controller:
+        at, proven = f"http://{stale['host']}:{stale['port']}", as_operator(cluster.secret)
+        with httpx.Client(base_url=at, timeout=60, transport=proven) as controller:
             until(lambda: not controller.get("/v1/status").json()["leads"])
             entry = {"statements": ["DROP TABLE while_it_hung"]}
             answer = controller.post("/v1/migrations", json={"entry": entry, "sql": "DROP", "wait": True})
@@ -172,7 +174,7 @@ def test_a_zookeeper_that_has_lost_everything(cluster: Running, tmp_path: Path) 
     saved = str(tmp_path / "main.state")
     with connect(cluster.url, read_your_writes=True) as db:
         before, parts = votes(db), {name: pid for name, pid in cluster.pids().items() if "zookeeper" not in name}
-        state(saved, "--zookeeper", cluster.zookeeper())
+        state(saved, "--zookeeper", cluster.zookeeper(), "--data", str(cluster.data))
         pid = cluster.pids()["zookeeper-1"]
         os.kill(pid, signal.SIGSTOP)
         shutil.rmtree(cluster.data / "zookeeper" / "1" / "data")
@@ -184,7 +186,7 @@ def test_a_zookeeper_that_has_lost_everything(cluster: Running, tmp_path: Path) 
         assert parts.items() <= cluster.pids().items(), "nobody has ended"
         with pytest.raises(HeadraceError):
             db.execute("CREATE TABLE too_early (a INT PRIMARY KEY)")
-        state(saved, "--restore", "--zookeeper", cluster.zookeeper())
+        state(saved, "--restore", "--zookeeper", cluster.zookeeper(), "--data", str(cluster.data))
         for part in parts.values():
             os.kill(part, signal.SIGKILL)
         until(lambda: done(lambda: db.execute("CREATE TABLE restored (a INT PRIMARY KEY)")))
@@ -199,7 +201,7 @@ def test_up_takes_the_state_up_again(launch: Launch, tmp_path: Path) -> None:
     with connect(running.url) as db:
         db.execute(SCHEMA)
         vote(db)
-    state(str(tmp_path / "main.state"), "--zookeeper", running.zookeeper())
+    state(str(tmp_path / "main.state"), "--zookeeper", running.zookeeper(), "--data", str(running.data))
     assert running.stop()[0] == 0
     shutil.rmtree(running.data / "zookeeper")
     code, _, err = launch(*arguments).finish()

@@ -110,7 +110,9 @@ def test_damaged_logs_are_named_and_the_shards_are_brought_back(launch: Launch) 
         assert "not served" in headrace("status", "--url", running.url)
 
         # From the archive, by its number: what was not archived is named.
-        assert "not archived" in headrace("rebuild", "0", "1", "3", "--url", running.url)
+        assert "not archived" in headrace(
+            "rebuild", "0", "1", "3", "--url", running.url, "--secret-file", str(running.data / "secret")
+        )
         until(lambda: alarms(db).keys() == {"2"})
     assert running.stop(signal.SIGTERM)[0] == 0
 

@@ -124,16 +124,16 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
 
         # A worker is drained, and then has domains again.
         until(lambda: settled(db))
-        assert headrace("drain", "worker-3", "--url", running.url) == (
+        assert headrace("drain", "worker-3", "--url", running.url, **secret_of(running)) == (
             0,
             'worker "worker-3" has no domains any more\n',
             "",
         )
         assert workers_of(db)["worker-3"] == []
         assert votes(db) == [count + 1 for count in counted]
-        assert headrace("drain", "worker-3", "--undo", "--url", running.url)[0] == 0
+        assert headrace("drain", "worker-3", "--undo", "--url", running.url, **secret_of(running))[0] == 0
         until(lambda: workers_of(db)["worker-3"])
-        code, _, err = headrace("drain", "worker-9", "--url", running.url)
+        code, _, err = headrace("drain", "worker-9", "--url", running.url, **secret_of(running))
         assert code == 1
         assert 'no worker "worker-9" is there' in err
         code, out, _ = headrace("status", "--url", running.url)
@@ -180,6 +180,11 @@ def test_zookeeper_goes_and_comes_back(small: Running) -> None:
         assert votes(db) == [before + 1] * STORIES
 
 
+def secret_of(running: Running) -> dict[str, str]:
+    """For others that are to be at its ZooKeeper."""
+    return {"HEADRACE_SECRET_FILE": str(running.data / "secret")}
+
+
 def test_a_new_zookeeper_is_given_the_saved_state(launch: Launch, small: Running, tmp_path: Path) -> None:
     """It is that of another deployment: not the cluster's own, as there is on several machines."""
     named = {"HEADRACE_DEPLOYMENT": "moved"}
@@ -187,7 +192,10 @@ def test_a_new_zookeeper_is_given_the_saved_state(launch: Launch, small: Running
     with connect(first.url) as db:
         fill(db)
     saved = str(tmp_path / "moved.state")
-    code, out, _ = headrace("state", saved, "--zookeeper", first.zookeeper(), **named)
+    code, _, err = headrace("state", saved, "--zookeeper", first.zookeeper(), **named)
+    assert code == 1
+    assert "--secret-file" in err
+    code, out, _ = headrace("state", saved, "--zookeeper", first.zookeeper(), "--data", str(first.data), **named)
     assert code == 0
     assert out.startswith('saved deployment "moved", epoch ')
     assert first.stop()[0] == 0
@@ -195,6 +203,7 @@ def test_a_new_zookeeper_is_given_the_saved_state(launch: Launch, small: Running
     code, _, err = launch("--workers", "1", **named).finish()
     assert code == 1
     assert 'belongs to another deployment "moved"' in err
+    named |= secret_of(small)
     code, out, err = headrace("state", saved, "--restore", "--zookeeper", small.zookeeper(), **named)
     assert (code, err) == (0, "")
     second = launch("--workers", "1", "--controllers", "1", "--zookeeper", small.zookeeper(), **named).serves()
@@ -210,7 +219,7 @@ def test_parts_started_by_hand_stop_in_order_with_their_terminal(small: Running,
         ("controller", "control interface at", "--controller-port", "0"),
         ("api", "answers at", "--port", "0"),
     ):
-        started = ToldProcess(["-m", "headrace", part, *same, *options], {})
+        started = ToldProcess(["-m", "headrace", part, *same, *options], secret_of(small))
         try:
             until(lambda: listens in started.errors())  # noqa: B023  (it is asked within the round)
             started.popen.send_signal(signal.SIGHUP)
@@ -242,7 +251,7 @@ def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
         (("worker", "--zookeeper", zookeeper, "--name", "a/b"), 'setting "name" from the command line'),
         (("up", "--data", data, "--port", "0"), "is in use by another headrace up"),
     ):
-        code, out, err = headrace(*arguments)
+        code, out, err = headrace(*arguments, **secret_of(small))
         assert code == 1, (arguments, out, err)
         assert says in err, (arguments, err)
         assert "Traceback" not in err

@@ -18,7 +18,7 @@ from headrace_client.results import Progress
 from running_cluster import NO_JAVA, Running, until
 
 from headrace import connect
-from headrace.cli.rebuild import Operation, leader_url
+from headrace.cli.rebuild import Operation, at_leader
 from headrace.errors import BadRequest, Unavailable
 from migrations.backfill.runner import BulkFailed
 from tests.told_process import ToldProcess
@@ -119,7 +119,7 @@ def test_a_killed_driver_gives_nothing_up_and_the_next_has_it_rebuilt(running: O
             db.table("votes").insert({"id": n, "story": n % 7})
         known = db.status()["cluster"]["acknowledged"]
         lose(running)
-        with connect(leader_url(db.status()["cluster"])) as controller:
+        with at_leader(db.status()["cluster"], running.secret) as controller:
             first = begun(controller)
             (driver,) = until(lambda: [pid for pid in drivers() if parent(pid) == running.pids()["controller-1"]])
             os.kill(driver, signal.SIGKILL)

@@ -78,7 +78,7 @@ def test_all_parts_get_the_settings(launch_fake: Launch, elsewhere: tuple[str, s
     for name in ("worker-1", "controller-1", "api-1"):
         assert (tmp_path / "data" / "logs" / f"{name}.log").read_text() == f"{name} runs with shards 7\n"
         command = Path(f"/proc/{running.pids()[name]}/cmdline").read_text()
-        assert "secret" not in command
+        assert "us:secret" not in command
     assert running.stop()[0] == 0
 
 
@@ -264,6 +264,10 @@ def test_no_java(launch_fake: Launch, tmp_path: Path) -> None:
 def test_clusters_share_a_zookeeper_and_not_a_directory(launch_fake: Launch) -> None:
     first = launch_fake("--workers", "1").serves()
     other = ("--workers", "1", "--zookeeper", first.zookeeper())
+    code, _, err = launch_fake(*other, "--deployment", "second", data="stranger").finish()
+    assert code == 1, "it has another secret"
+    assert "--secret-file" in err
+    other += ("--secret-file", str(first.data / "secret"))
     second = launch_fake(*other, "--deployment", "second", data="second").serves()
     assert sorted(second.pids()) == ["api-1", "controller-1", "controller-2", "worker-1"]
     code, _, err = launch_fake(*other, "--deployment", "second", data="third").finish()

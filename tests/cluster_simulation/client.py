@@ -90,7 +90,8 @@ class Client:
     async def start(self) -> None:
         """Returns when the cluster has started."""
         self.directory = Directory(await self.cluster.joined(self.process))
-        self.connections = Connections(greeting(self.cluster.name, Role.API, self.process.name, 1))
+        hello = greeting(self.cluster.name, Role.API, self.process.name, 1)
+        self.connections = Connections(hello, self.cluster.zookeeper.secret)
         self.asking = DomainRouter(self.directory, self.connections)
         while True:
             try:

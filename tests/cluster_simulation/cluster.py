@@ -19,6 +19,7 @@ from tests.cluster_simulation.storage import Disks
 from tests.cluster_simulation.worker import SimulatedWorker
 from zookeeper.errors import AuthorityError
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.secret import Secret
 
 NO_LIMIT = 1 << 40
 
@@ -41,6 +42,7 @@ class Cluster:
         self.shards, self.quorum = shards, quorum
         self.network = Network(loop, random)
         self.zookeeper = MemoryZooKeeper(delay=random.choice((0.002, 0.005, 0.02)))
+        self.zookeeper.secret = Secret(None, ("of a deployment that is simulated",))
         self.disks = Disks(random, self.kill)
         self.archive = archive
         self.bulk = bulk_settings(archive)

@@ -40,7 +40,8 @@ class SimulatedController:
             settings = LeaderSettings(
                 self.name, cluster.shards, cluster.quorum, TIMING, self.incarnation, term, cluster.bulk
             )
-            self.leader = Leader(authority, Wire(cluster.name, self.name, self.incarnation), settings)
+            wire = Wire(cluster.name, self.name, self.incarnation, authority.secret)
+            self.leader = Leader(authority, wire, settings)
             try:
                 await self.leader.lead(election.lost)
             finally:

@@ -79,6 +79,9 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None:
         raise AssertionError("nothing is ever full here")
 
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
     def is_closing(self) -> bool:
         return self._closing
 

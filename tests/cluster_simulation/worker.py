@@ -92,6 +92,7 @@ class SimulatedWorker:
         self.peers = Peers(
             greeting(cluster.name, Role.WORKER, self.name, self.incarnation),
             lambda packets, processed: self.dataflow.receive(packets, processed),
+            cluster.zookeeper.secret,
         )
         pace = random.choice((0.0002, 0.001, 0.001, 0.01))
         self.dataflow = SimulatedDataflow(
@@ -108,7 +109,12 @@ class SimulatedWorker:
             self.archiver = SimulatedArchiver(self, cluster.archive)
             self.process.spawn(self.archiver.run())
         handle = SimulatedServer(self).handle
-        server = await serve(self.host, 0, cluster.name, handle, name=self.name, incarnation=self.incarnation)
+        server = await serve(
+            *(self.host, 0, cluster.name, handle),
+            name=self.name,
+            incarnation=self.incarnation,
+            secret=cluster.zookeeper.secret,
+        )
         authority = await cluster.joined(self.process)
         self.authority.set_result(authority)
         descriptor = WorkerDescriptor(self.name, self.host, server.port, self.incarnation, self.incarnation, self.data)

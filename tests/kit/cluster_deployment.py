@@ -30,6 +30,7 @@ from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority, Election
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor
+from zookeeper.secret import Secret
 
 SHARDS = 3
 WORKERS = 2
@@ -60,7 +61,7 @@ class PlainLeader:
         hello = greeting(self._authority.deployment, Role.CONTROLLER, "leader", 1)
         for worker in self._workers:
             at = worker.descriptor
-            self._connections[at.name] = await connect(at.host, at.port, hello)
+            self._connections[at.name] = await connect(at.host, at.port, hello, secret=self._authority.secret)
         placement = {DomainIndex(shard): Assignment(names[shard % len(names)], self.epoch) for shard in range(SHARDS)}
         self.decided = ClusterState(self._authority.deployment, SHARDS, len(names), self.epoch, placement)
         await self._decide(self.decided)
@@ -194,6 +195,7 @@ async def open_cluster(
     """``maps``: whether the api process reads the workers' reader maps, as it does on their host. ``plain``: a leader
     that the test leads itself, instead of the real one."""
     zookeeper, around = MemoryZooKeeper(), AsyncExitStack()
+    zookeeper.secret = Secret(None, ("of a deployment in one process",))
     first = zookeeper.authority()
     await first.start(create=True)
     around.push_async_callback(first.close)

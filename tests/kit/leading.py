@@ -29,7 +29,7 @@ class Leading:
     def __init__(self, authority: ClusterAuthority, shards: int, quorum: int) -> None:
         descriptor = ControllerDescriptor("c1", "127.0.0.1", 1, os.getpid())
         settings = LeaderSettings("c1", shards, quorum, TIMING)
-        self.candidate = Candidate(authority, Wire("main", "c1", 1), settings, descriptor)
+        self.candidate = Candidate(authority, Wire("main", "c1", 1, authority.secret), settings, descriptor)
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

@@ -41,6 +41,7 @@ from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import WorkerDescriptor
+from zookeeper.secret import Secret
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Told:
     advertise: str | None = None
     zookeeper: str | None = None
     zookeeper_auth: str | None = None
+    secret_file: Path | None = None
     deployment: str = "main"
     session_timeout: float = 1.5
     archive: str | None = None
@@ -66,6 +68,7 @@ class Told:
     archive_segment_rows: int = 1_000_000
 
 
+SECRET = Secret(None, ("of a deployment that is led by hand",))
 EPOCHS = 1_000_000
 """The epoch of the state in ZooKeeper: who leads by hand decides nothing there, and counts up to this."""
 
@@ -105,7 +108,7 @@ class Led:
         self.workers[descriptor.name] = descriptor
         for role, into in ((Role.CONTROLLER, self.controls), (Role.API, self.apis)):
             hello = greeting("main", role, f"test {role}", 1)
-            into[descriptor.name] = await connect("127.0.0.1", descriptor.port, hello)
+            into[descriptor.name] = await connect("127.0.0.1", descriptor.port, hello, secret=SECRET)
             opened.callback(into[descriptor.name].close)
 
     async def ask(self, name: str, message: Any) -> Any:
@@ -208,6 +211,7 @@ async def leading(data: Path, sql: str, *, names: Sequence[str], shards: int, gr
     """Workers with the graph of ``sql``, its domains dealt out to them in turn."""
     led = Led(data, planned(sql, shards, groups))
     zookeeper = MemoryZooKeeper()
+    zookeeper.secret = SECRET
     async with AsyncExitStack() as opened:
         for name in names:
             await led.enter(name, opened, zookeeper)

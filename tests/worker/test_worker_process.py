@@ -21,7 +21,7 @@ from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Una
 from domains.plan.commands import Activate, CreateTable, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Evicted, Insert
-from tests.kit.leading_workers import Led, Told, leading, planned
+from tests.kit.leading_workers import SECRET, Led, Told, leading, planned
 from worker.embedded import shard_directory
 from worker.protocol.messages import (
     CloseDomain,
@@ -217,7 +217,7 @@ async def test_who_may_lead(tmp_path: Path) -> None:
     async with leading(tmp_path, SQL, names=("a",), shards=1, groups=1) as led:
         for message in (Ping(99), Report(99), OpenDomain(99, BASE, 99, 0, 1), Perform(99, BASE, Activate())):
             hello = greeting("main", Role.API, "an api", 1)
-            connection = await connect("127.0.0.1", led.workers["a"].port, hello)
+            connection = await connect("127.0.0.1", led.workers["a"].port, hello, secret=SECRET)
             with pytest.raises(ProtocolError, match="for controllers alone"):
                 await connection.ask(message)
             connection.close()

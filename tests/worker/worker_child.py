@@ -14,13 +14,15 @@ from pathlib import Path
 
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
-from tests.kit.leading_workers import Told, let_lead
+from tests.kit.leading_workers import SECRET, Told, let_lead
 from worker.service.process import Worker, work
 from zookeeper.memory import MemoryZooKeeper
 
 
 async def main(name: str, data: Path, bug: bool) -> None:
-    authority = MemoryZooKeeper().authority("main")
+    zookeeper = MemoryZooKeeper()
+    zookeeper.secret = SECRET
+    authority = zookeeper.authority("main")
     await authority.start(create=True)
     await let_lead(authority)
 

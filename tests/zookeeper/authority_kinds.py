@@ -14,6 +14,7 @@ from tests.kit.tcp_proxy import Proxy
 from zookeeper.authority import SESSION_TIMEOUT, ClusterAuthority
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.secret import Secret
 from zookeeper.server import Ensemble
 
 NO_JAVA = shutil.which("java") is None
@@ -21,14 +22,14 @@ DEADLINE = 60.0
 """Seconds in which something that must happen has to: many times what it takes."""
 
 
-PROXIES = 6
+PROXIES = 8
 """As many authorities as a test may ask for; they listen before, since ``authority`` does not wait."""
 
 
 class Kind(Protocol):
     """What the contract's tests need of either kind."""
 
-    def authority(self, deployment: str = "main") -> ClusterAuthority: ...
+    def authority(self, deployment: str = "main", secret: Secret | None = None) -> ClusterAuthority: ...
 
     def be_patient(self) -> None:
         """For what shows that a session is kept: those of authorities made from now on outlive a machine's pauses."""
@@ -53,7 +54,8 @@ class InMemory:
         self.server = MemoryZooKeeper(timeout=0.3)
         self.made: list[MemoryAuthority] = []
 
-    def authority(self, deployment: str = "main") -> MemoryAuthority:
+    def authority(self, deployment: str = "main", secret: Secret | None = None) -> MemoryAuthority:
+        self.server.secret = secret
         self.made.append(self.server.authority(deployment))
         return self.made[-1]
 
@@ -125,9 +127,10 @@ class Real:
         for proxy in self._spare:
             await proxy.__aenter__()
 
-    def authority(self, deployment: str = "main") -> KazooAuthority:
+    def authority(self, deployment: str = "main", secret: Secret | None = None) -> KazooAuthority:
         proxy = self._spare.pop()
-        authority = KazooAuthority(f"127.0.0.1:{proxy.port}{self._path}", deployment, session_timeout=self._timeout)
+        address = f"127.0.0.1:{proxy.port}{self._path}"
+        authority = KazooAuthority(address, deployment, session_timeout=self._timeout, secret=secret)
         self.made.append(authority)
         self.proxies[id(authority)] = proxy
         return authority

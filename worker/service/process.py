@@ -38,7 +38,7 @@ from worker.wire.peers import Peers
 from worker.wire.server import WireServer, serve
 from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, ForeignDeployment
-from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.kazoo_authority import authority_of
 from zookeeper.registration import WorkerDescriptor, advertised, check_name
 
 RESERVE = 8 * 2**20
@@ -100,6 +100,10 @@ class WorkerSettings(ArchiveSettings, Protocol):
     @property
     def session_timeout(self) -> float: ...
 
+    @property
+    def secret_file(self) -> Path | None:
+        """The deployment's secret."""
+
 
 async def run(settings: WorkerSettings) -> None:
     """Be a worker until a signal comes.
@@ -108,12 +112,8 @@ async def run(settings: WorkerSettings) -> None:
     """
     if settings.zookeeper is None:
         raise BadRequest("a worker needs the address of ZooKeeper", hint="--zookeeper host:port")
-    authority = KazooAuthority(
-        settings.zookeeper,
-        settings.deployment,
-        session_timeout=settings.session_timeout,
-        auth=settings.zookeeper_auth,
-    )
+    with as_headrace_errors():
+        authority = authority_of(settings)
     try:
         with as_headrace_errors():
             await authority.start()
@@ -237,7 +237,8 @@ async def _open(
         outbound_waiting=lambda: peers.waiting_bytes,
         reserve=RESERVE,
     )
-    peers = Peers(greeting(authority.deployment, Role.WORKER, name, incarnation), dataflow.receive)
+    hello = greeting(authority.deployment, Role.WORKER, name, incarnation)
+    peers = Peers(hello, dataflow.receive, authority.secret)
     opened.push_async_callback(peers.close)
     servers: list[WireServer] = []
 
@@ -264,7 +265,10 @@ async def _open(
         decided_epochs(authority),
     ).handle
     server = await serve(
-        settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation
+        *(settings.host, settings.worker_port, authority.deployment, handler),
+        name=name,
+        incarnation=incarnation,
+        secret=authority.secret,
     )
     servers.append(server)
     _log.info('worker "%s" listens on %s:%d', name, settings.host, server.port)

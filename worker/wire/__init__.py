@@ -26,6 +26,7 @@ These hold, and are tested with connections that are cut at random:
 ``coders.py``       from a field's type to how it is packed and checked
 ``frames.py``       where one message ends and the next begins; the limits of size
 ``connection.py``   :class:`Connection` and :func:`connect`: requests, answers, notices, beats
+``proof.py``        what comes before all of it: both ends prove the deployment's secret
 ``server.py``       :class:`WireServer` and :func:`serve`: the greeting, and refusals
 ``streams.py``      :class:`OutboundStream` and :class:`Inbound`: a stream, without a socket
 ``peers.py``        :class:`Peers`: the streams to and from all other workers

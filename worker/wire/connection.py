@@ -29,7 +29,9 @@ from domains.transitions import moved
 from worker.protocol.messages import ConnectionLost, Done, Hello, ProtocolError, RemoteFault, Role, Welcome
 from worker.wire import codec
 from worker.wire.frames import BEAT, Cutter, framed, opened
+from worker.wire.proof import Asking, entered
 from worker.wire.vocabulary import PROTOCOL
+from zookeeper.secret import Secret
 
 SILENCE = 4.0
 """Seconds. A long step or the opening of a store may hold up a worker's event loop for a second. With much more than
@@ -360,8 +362,11 @@ async def connect(
     handler: Handler = refuse_all,
     timeout: float = CONNECT_SECONDS,
     silence: float = SILENCE,
+    secret: Secret | None = None,
+    door: Role = Role.WORKER,
 ) -> Connection:
-    """An open connection; its ``peer`` is the ``Welcome`` of the other side.
+    """An open connection; its ``peer`` is the ``Welcome`` of the other side. With a ``secret`` both sides prove that
+    first; ``door`` is whose port it is.
 
     :raises ConnectionLost: nobody answers there in time.
     :raises WrongDeployment, ProtocolError: the answer is not that of a process of this deployment.
@@ -370,7 +375,10 @@ async def connect(
     connection = Connection(handler, silence=silence, beats=True)
     try:
         async with asyncio.timeout(timeout):
-            await loop.create_connection(lambda: connection, host, port)
+            if secret is None:
+                await loop.create_connection(lambda: connection, host, port)
+            else:
+                await entered(connection, host, port, Asking(secret, hello.role, door))
             welcome = await connection.ask(hello)
     except TimeoutError:
         connection.abort(ConnectionLost("no answer in time"))
@@ -380,9 +388,10 @@ async def connect(
             f'"{host}:{port}" cannot be reached: {error.strerror or error}', hint="is the process running there?"
         ) from None
     except HeadraceError as error:
+        last = connection.error
         connection.close()
         # The other side's last message says more than that it closed.
-        raise (connection.error if isinstance(error, ConnectionLost) and connection.error else error) from None
+        raise (last if isinstance(error, ConnectionLost) and last else error) from None
     except BaseException:
         connection.close()
         raise

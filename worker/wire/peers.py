@@ -40,6 +40,7 @@ from worker.wire import codec
 from worker.wire.connection import Connection, connect
 from worker.wire.server import Accepted
 from worker.wire.streams import Inbound, LinkPacket, OutboundStream
+from zookeeper.secret import Secret
 
 BACK_OFF_FIRST = 0.02
 """Seconds before the second attempt to connect. Most interruptions are short, and views stand still meanwhile."""
@@ -58,7 +59,7 @@ class Peer:
     All but ``arrived`` and ``put_bytes`` is for the event loop's thread.
     """
 
-    def __init__(self, hello: Hello, placed: Placed, stream: int) -> None:
+    def __init__(self, hello: Hello, placed: Placed, stream: int, secret: Secret | None = None) -> None:
         self.name = placed.worker
         self.process = placed.process
         self.stream = stream
@@ -75,6 +76,7 @@ class Peer:
         self.trouble = ""
         """The reason why there is no connection."""
         self._hello = hello
+        self._secret = secret
         self._outbound = OutboundStream()
         self._connection: Connection | None = None
         self._resumed = False
@@ -155,7 +157,7 @@ class Peer:
             await asyncio.sleep(back_off)
 
     async def _open(self) -> Connection:
-        connection = await connect(*self.address, self._hello, handler=self._hear)
+        connection = await connect(*self.address, self._hello, handler=self._hear, secret=self._secret)
         try:
             await self._resume(connection)
         except BaseException:
@@ -325,12 +327,13 @@ class Arrivals:
 
 
 class Peers:
-    """Made in the event loop's thread. ``hello`` is this process's greeting."""
+    """Made in the event loop's thread. ``hello`` is this process's greeting, ``secret`` the deployment's."""
 
-    def __init__(self, hello: Hello, deliver: Deliver) -> None:
+    def __init__(self, hello: Hello, deliver: Deliver, secret: Secret | None = None) -> None:
         self.unplaced = 0
         """Packets for domains that no worker hosts. They are dropped: such a domain begins anew wherever it opens."""
         self._hello = hello
+        self._secret = secret
         self._arrivals = Arrivals(deliver)
         self._loop = asyncio.get_running_loop()
         self._lock = Lock()
@@ -386,7 +389,7 @@ class Peers:
 
     def _new(self, placed: Placed) -> Peer:
         self._streams += 1
-        return Peer(self._hello, placed, self._streams)
+        return Peer(self._hello, placed, self._streams, self._secret)
 
     def _wake(self) -> None:
         if not self._woken and not self._closed:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from domains.errors import BadRequest, HeadraceError, Unavailable
-from worker.protocol.messages import ConnectionLost, Hello, ProtocolError, Welcome, WrongDeployment
+from worker.protocol.messages import ConnectionLost, Hello, ProtocolError, Role, Welcome, WrongDeployment
 from worker.wire.connection import Connection, ConnectionStage, Handler
 from worker.wire.frames import FRAME_MAX, GREETING_MAX
+from worker.wire.proof import LinkGate, Refusals
 from worker.wire.vocabulary import PROTOCOL
+from zookeeper.secret import Secret
 
 GREETING_SECONDS = 3.0
 """Seconds for a client to send its greeting."""
@@ -23,50 +22,15 @@ CLIENT_SILENCE = 30.0
 """Seconds until a client that sends nothing, not even beats, is taken for gone. Until then it only holds a socket."""
 
 
-SOURCES_MAX = 1000
-"""Sources of refusals that are remembered; then all begin anew."""
-QUIET_SECONDS = 60.0
-"""Seconds in which a source is named once for each kind of error, however often it comes."""
-
-_log = logging.getLogger("headrace.wire")
-
-
-class Refusals:
-    """Counts what was refused at a port: connections of strangers, and messages that no process of ours makes."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.counts: Counter[str] = Counter()
-        """By the code of the error."""
-        self._clock = clock
-        self._said: dict[tuple[str, str], float] = {}
-        self._unsaid: Counter[tuple[str, str]] = Counter()
-
-    @property
-    def total(self) -> int:
-        return self.counts.total()
-
-    def note(self, host: str, who: str, error: HeadraceError) -> None:
-        """``host`` tells sources apart: whoever connects anew has another port each time."""
-        self.counts[error.code] += 1
-        source, now = (host, error.code), self._clock()
-        if now - self._said.get(source, float("-inf")) < QUIET_SECONDS:
-            self._unsaid[source] += 1
-            return
-        if len(self._said) >= SOURCES_MAX:
-            self._said.clear()
-            self._unsaid.clear()
-        self._said[source] = now
-        before = self._unsaid.pop(source, 0)
-        _log.warning("refused %s: %s%s", who, error, f"; and {before} times before that" if before else "")
-
-
 class Accepted(Connection):
     hello: Hello
     """The client's; known before the handler gets a message."""
 
-    def __init__(self, server: WireServer) -> None:
+    def __init__(self, server: WireServer, proven: Role | None = None) -> None:
+        """``proven`` is the role that the client has proven; None: the deployment has no secret."""
         super().__init__(server.handler, silence=server.client_silence, beats=False)
         self.server = server
+        self._proven = proven
         self._cutter.limit = GREETING_MAX
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,6 +88,10 @@ class Accepted(Connection):
             return
         assert isinstance(message, Hello)
         server = self.server
+        if self._proven is not None and message.role is not self._proven:
+            said = f'the greeting is that of a "{message.role}", and the role "{self._proven}" was proven'
+            self._refuse(ProtocolError(said), number)
+            return
         if message.deployment != server.deployment:
             self._refuse(
                 WrongDeployment(
@@ -155,17 +123,22 @@ class WireServer:
     greeting_seconds: float = GREETING_SECONDS
     client_silence: float = CLIENT_SILENCE
     connections: set[Accepted] = field(default_factory=set)
+    secret: Secret | None = None
+    """The deployment's; clients have to prove it. None: whoever reaches the port is believed."""
+    door: Role = Role.WORKER
+    """Whose port it is."""
     port: int = 0
     refusals: Refusals = field(default_factory=Refusals)
     _ended: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """The traffic of connections that have ended, by role."""
     _listener: asyncio.Server | None = None
+    _gate: LinkGate | None = None
 
     async def listen(self, host: str, port: int) -> None:
         """Listen, on any free port if ``port`` is 0; ``self.port`` is the one. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(lambda: Accepted(self), host, port)
+            self._listener = await loop.create_server(self._protocol, host, port)
         except OSError as error:
             raise Unavailable(
                 f'cannot listen on "{host}:{port}": {error.strerror or error}',
@@ -174,6 +147,13 @@ class WireServer:
         for each in self._listener.sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.port = self._listener.sockets[0].getsockname()[1]
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        if self.secret is None:
+            return Accepted(self)
+        if self._gate is None:
+            self._gate = LinkGate(self.secret, self.door, self.refusals, self.greeting_seconds)
+        return self._gate.before(lambda role: Accepted(self, role))
 
     def forget(self, connection: Accepted) -> None:
         """A connection has ended."""
@@ -191,18 +171,22 @@ class WireServer:
 
     async def close(self) -> None:
         """Take no more connections, and end the open ones after sending what waits."""
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         connections = list(self.connections)
         for connection in connections:
             connection.close()
         for connection in connections:
             await connection.closed.wait()
 
-    def abort(self) -> None:
-        """End everything at once, as a crash would."""
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        if self._gate is not None:
+            self._gate.close()
+
+    def abort(self) -> None:
+        """End everything at once, as a crash would."""
+        self._stop_listening()
         for connection in list(self.connections):
             connection.abort(ConnectionLost("the server was stopped"))
 
@@ -217,8 +201,9 @@ async def serve(
     incarnation: int,
     greeting_seconds: float = GREETING_SECONDS,
     client_silence: float = CLIENT_SILENCE,
+    secret: Secret | None = None,
 ) -> WireServer:
     """A server that listens; see :meth:`WireServer.listen`."""
-    server = WireServer(deployment, handler, name, incarnation, greeting_seconds, client_silence)
+    server = WireServer(deployment, handler, name, incarnation, greeting_seconds, client_silence, secret=secret)
     await server.listen(host, port)
     return server

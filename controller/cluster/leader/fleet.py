@@ -29,6 +29,7 @@ from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
+from zookeeper.secret import Secret
 
 RECONNECT_SECONDS = 0.05
 """Seconds between two attempts to reach a worker whose connection broke: several within the time for a heartbeat."""
@@ -108,11 +109,12 @@ class Wire:
     deployment: str
     name: str
     incarnation: int
+    secret: Secret | None = None
 
     async def __call__(self, worker: WorkerDescriptor) -> WorkerHandle:
         hello = greeting(self.deployment, Role.CONTROLLER, self.name, self.incarnation)
         try:
-            connection = await connect(worker.host, worker.port, hello)
+            connection = await connect(worker.host, worker.port, hello, secret=self.secret)
         except ConnectionLost as error:
             if isinstance(error.__context__, ConnectionRefusedError):
                 raise WorkerGone(f"nobody listens at {worker.host}:{worker.port}") from error

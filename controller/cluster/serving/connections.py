@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from domains.errors import HeadraceError, NoLeader, Unavailable
-from worker.protocol.messages import ConnectionLost, Hello
+from worker.protocol.messages import ConnectionLost, Hello, Role
 from worker.reader_map import ReaderClient
 from worker.wire.connection import Connection, connect
 from zookeeper.registration import ApiDescriptor, WorkerDescriptor
+from zookeeper.secret import Secret
 
 _log = logging.getLogger("headrace.api")
 
@@ -85,8 +86,9 @@ CONNECT_SECONDS = 1.0
 
 
 class Connections:
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, secret: Secret | None = None) -> None:
         self._hello = hello
+        self._secret = secret
         self._open: dict[Process, Connection] = {}
         self._opening: dict[Process, asyncio.Task[Connection]] = {}
 
@@ -113,7 +115,10 @@ class Connections:
             done.exception()  # Marked as retrieved: perhaps no caller waits any more.
 
     async def _connect(self, worker: Process) -> Connection:
-        connection = await connect(worker.host, worker.port, self._hello, timeout=CONNECT_SECONDS)
+        door = Role.WORKER if isinstance(worker, WorkerDescriptor) else Role.API
+        connection = await connect(
+            worker.host, worker.port, self._hello, timeout=CONNECT_SECONDS, secret=self._secret, door=door
+        )
         assert connection.peer is not None
         if connection.peer.incarnation != worker.incarnation:
             connection.close()

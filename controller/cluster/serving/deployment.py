@@ -135,7 +135,7 @@ class ClusterDeployment(Serving):
         Raises AuthorityUnavailable, StorageFailure (the state is damaged, or of a later version), Cancelled.
         """
         directory = Directory(authority)
-        connections = Connections(hello)
+        connections = Connections(hello, authority.secret)
         hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
         overview = Overview(directory, connections)
         self = cls(directory, connections, hosts, overview, leader(directory), read_timeout, ad_hoc, budget)

@@ -23,7 +23,7 @@ from controller.cluster.serving.connections import Connections
 from controller.deployment import Listing, MissingProcess, QueryInfo, RunningInfo
 from controller.statements.running import unknown
 from domains.errors import HeadraceError, Unavailable
-from worker.protocol.messages import Hello, ProtocolError
+from worker.protocol.messages import Hello, ProtocolError, Role
 from worker.protocol.operations import AskedShapesRequest, Listed, RunningRequest, StopRequest
 from worker.wire.connection import Connection
 from worker.wire.server import WireServer
@@ -55,7 +55,8 @@ class OtherApis:
         self._authority = authority
         self._own = own
         self._server = WireServer(hello.deployment, self._answer, hello.name, hello.incarnation)
-        self._connections = Connections(hello)
+        self._server.secret, self._server.door = authority.secret, Role.API
+        self._connections = Connections(hello, authority.secret)
         self._registration: NumberedRegistration | None = None
         self._described: ApiDescriptor | None = None
         self._known: dict[int, ApiDescriptor] = {}

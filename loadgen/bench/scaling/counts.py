@@ -76,7 +76,10 @@ class Meter:
         status = await self._cluster.status()
         assert status is not None, "the cluster answers, or it would not have been started"
         hello = greeting(DEPLOYMENT, Role.OPERATOR, "bench", 1)
-        self._connections = [await connect(each["host"], each["port"], hello) for each in status["workers"]]
+        secret = self._cluster.secret
+        self._connections = [
+            await connect(each["host"], each["port"], hello, secret=secret) for each in status["workers"]
+        ]
 
     async def close(self) -> None:
         for each in self._connections:

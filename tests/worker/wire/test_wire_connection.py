@@ -38,7 +38,8 @@ from worker.protocol.messages import (
 from worker.wire import codec, frames
 from worker.wire.connection import TRANSITIONS, Connection, ConnectionStage, connect, greeting
 from worker.wire.frames import BEAT, framed, opened
-from worker.wire.server import SOURCES_MAX, Refusals, WireServer, serve
+from worker.wire.proof import SOURCES_MAX, Refusals
+from worker.wire.server import WireServer, serve
 
 HELLO = greeting("news", Role.API, "api-1", 11)
 
