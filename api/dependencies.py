@@ -103,8 +103,12 @@ async def _token(
         str | None,
         Header(alias="Headrace-Token", description="A write's token: the read waits until it reflects that write"),
     ] = None,
+    headrace_claims: Annotated[
+        str | None,
+        Header(alias="Headrace-Claims", description="The user for whom it is asked: row policies compare it"),
+    ] = None,
 ) -> None:
-    """Documents the header, which ``_answered`` reads."""
+    """Documents the headers, which ``_answered`` and the doors read."""
 
 
 async def _answered(request: Request) -> Response:

@@ -42,6 +42,8 @@ Body = Typed | Coroutine[Any, Any, Typed]
 Work = Callable[[str, bytes, bytes, Clock | None, Caller], Body]
 """Answers by the name of a view or table, the query string, the request's body, its token, and who asks."""
 
+CLAIMS = b"headrace-claims"
+"""The header that says for whom a request is: JSON, {"sub": 7}."""
 NAME = "*"
 """Stands for the name of a view or table in a path."""
 _log = logging.getLogger("headrace.api")
@@ -235,6 +237,13 @@ class Endpoints:
         found = authentication.sessions.get(header)
         return found if found is not None and found.expires > time() else None
 
+    def claimed(self, session: Caller, header: bytes) -> Caller | None:
+        """The session with the claims that a request's header gives it; None where the long way refuses that."""
+        try:
+            return session.with_claims(header)
+        except HeadraceError:
+            return None
+
     def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
         """The endpoint, and the view or table that it is about; None where there is none at this path."""
         parts, name = path.split("/"), ""
@@ -246,21 +255,21 @@ class Endpoints:
     # --- look-ups ---------------------------------------------------------------------------------------------------
 
     def _page(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
-        return self._lookups.page(view, parse_query(query), token)
+        return self._lookups.page(view, parse_query(query), token, session)
 
     def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         found = None if token is not None else self._lookups.try_numbers(view, body)
-        return self._lookups.pages(view, parse_keys(body), token) if found is None else found
+        return self._lookups.pages(view, parse_keys(body), token, session) if found is None else found
 
     def _many(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         many = self._lookups.many
-        asked = many.ask(body, token) if session.rights is None else self._allowed(body, token, session)
+        asked = many.ask(body, token, session) if session.rights is None else self._allowed(body, token, session)
         return many.finish(asked, token) if asked.late else many.typed(asked)
 
     def _allowed(self, body: bytes, token: Clock | None, session: Caller) -> LookupAnswers:
         """What is asked of views that the session may read. What is wrong with look-ups of others is not told."""
         try:
-            asked = self._lookups.many.ask(body, token)
+            asked = self._lookups.many.ask(body, token, session)
         except HeadraceError:
             for each in parse_lookups(body):
                 session.check(Privilege.SELECT, each.view)
@@ -310,6 +319,8 @@ class Endpoints:
         more = _FOR_DUPLICATES.get(asked.duplicate.act)
         if more is not None:
             session.check(more, table)
+        if session.claims or session.claimed or session.rights is not None:
+            self._check_policies(table, session)
         return _written(await self._deployment.insert(table, asked.rows, asked.place, asked.duplicate))
 
     async def _rows(self, body: bytes) -> RowsBody:
@@ -323,11 +334,19 @@ class Endpoints:
         assert asked is not None
         return asked
 
+    def _check_policies(self, table: str, session: Caller) -> None:
+        """Raises Forbidden where policies apply, and would not be applied to a write."""
+        session.check_unfiltered(self._deployment.policed(table, written=True))
+
     async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(UpdateRequest, parse(body))
+        if session.claims or session.claimed or session.rights is not None:
+            self._check_policies(table, session)
         return _written(await self._deployment.update(table, asked.key, asked.set))
 
     async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
+        if session.claims or session.claimed or session.rights is not None:
+            self._check_policies(table, session)
         return _written(await self._deployment.delete(table, checked(DeleteRequest, parse(body)).key))
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from controller.access.keeper import Keeper
-from controller.access.session import OPEN, Caller
+from controller.access.session import ANONYMOUS, OPEN, Caller
 from controller.lookups.binding import RequestMoment
 from controller.lookups.short_lane import Short
 from domains.errors import BadRequest
@@ -260,6 +260,8 @@ def not_archived() -> BadRequest:
     return BadRequest("this deployment is not archived", hint="start it with --archive, a directory or a URL")
 
 
+QueryText = Mapping[str, Sequence[str]]
+"""The values of a query string by name."""
 Tried = tuple[list[bytes | None], list[BoundLookup]]
 """The page of each key, or None for a hole, and the look-ups of the holes in their order."""
 
@@ -273,9 +275,9 @@ class PreparedLookup(Protocol):
     types: bytes
     """Its info's."""
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
+    def try_page(self, text: QueryText, asker: Caller = ANONYMOUS) -> bytes | BoundLookup:
         """The rows for query-string values, as comma-joined JSON objects; on a miss, the argument for ``fill_page``.
-        Never blocks.
+        Never blocks. Where policies apply, those that they show ``asker``.
 
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
@@ -353,10 +355,14 @@ class Deployment(Protocol):
     def prepare(self, view: str) -> PreparedLookup:
         """Raises NotFound with the nearest name."""
 
-    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+    async def page(
+        self, view: str, text: QueryText, *, token: Clock | None = None, moment: RequestMoment | None = None
+    ) -> bytes:
         """The same as ``try_page``, but it fills holes and waits for the token."""
 
-    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+    async def fill_page(
+        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, moment: RequestMoment | None = None
+    ) -> bytes:
         """The page that ``try_page`` of this look-up has just missed for ``text``: filled without another try."""
 
     async def pages(
@@ -394,7 +400,10 @@ class Deployment(Protocol):
     def held(self, view: str) -> AsyncIterator[bytes]:
         """All rows of the view's reader, as lines of JSON (``lookups/view_dump.py``). Raises NotFound."""
 
-    async def evict(self, view: str, keys: Sequence[Any]) -> int: ...
+    async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int: ...
+
+    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
+        """The tables with policies that a table or view comes to; ``written``: a write to the table does."""
 
     async def migrate(self, sql: str) -> MigrationStatus:
         """Queue a migration of DDL statements; raises errors of its planning."""

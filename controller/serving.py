@@ -24,6 +24,7 @@ from controller.deployment import (
     OnDuplicate,
     PreparedLookup,
     QueryInfo,
+    QueryText,
     RunningInfo,
     StatementResult,
     ViewInfo,
@@ -31,9 +32,9 @@ from controller.deployment import (
     numbered_upsert,
 )
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
-from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
+from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
-from controller.lookups.view_lookup import ShardedLookup, ViewLookup
+from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
 from controller.statements.evaluating import Elsewhere, evaluate
 from controller.statements.listing import info_of, stored_table, table_of, view_of
 from controller.statements.selects import Selects
@@ -49,6 +50,7 @@ from domains.plan.packets import Amend, Clock, Insert, Once, Operation
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from domains.store.storage import check_name
+from migrations.access.policies import written_through
 from migrations.change import BASES
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
@@ -224,9 +226,11 @@ class Serving(ABC):
             shown[name] = {**told, "hits": hits, "misses": misses, "seconds": round(seconds, 3)}
         return shown
 
-    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
-        moment = RequestMoment()
-        return await self.read(view, lambda binding: binding.from_text(text, moment), token)
+    async def page(
+        self, view: str, text: QueryText, *, token: Clock | None = None, moment: RequestMoment | None = None
+    ) -> bytes:
+        asked = moment or RequestMoment()
+        return await self.read(view, lambda binding: binding.from_text(text, asked), token)
 
     async def pages(
         self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
@@ -262,7 +266,7 @@ class Serving(ABC):
             for place, filled_ones in found.items():
                 lookup = _own(wanted[place])
                 if lookup.binding.finish is not None:
-                    found[place] = await self._finished(wanted[place].bounds, filled_ones)
+                    found[place] = await finished(self.beside, wanted[place].bounds, filled_ones)
                 lookup.misses += len(filled_ones)
                 lookup.seconds += (self._loop.time() - began) / len(found)  # They were filled as one.
         # Readers in several shards, and those that were replaced meanwhile, are asked one by one.
@@ -277,10 +281,12 @@ class Serving(ABC):
 
         return self._filled(missed.lookup.info.name, bind, token, (_own(missed), missed.bounds))
 
-    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+    async def fill_page(
+        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, moment: RequestMoment | None = None
+    ) -> bytes:
         assert isinstance(lookup, ViewLookup)
         name = lookup.info.name
-        (page,) = await self._filled(name, lambda binding: [binding.from_text(text)], None, (lookup, [missed]))
+        (page,) = await self._filled(name, lambda binding: [binding.from_text(text, moment)], None, (lookup, [missed]))
         return page
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:
@@ -310,20 +316,6 @@ class Serving(ABC):
                 await self.until_built(reader, lookup.info.name)
         return lookup
 
-    async def _finished(self, bounds: Sequence[BoundLookup], pages: Sequence[bytes | None]) -> list[bytes | None]:
-        """The answers out of what readers hold, beside where that is more than the loop is to be held for."""
-        answers: list[bytes | None] = []
-        for bound, page in zip(bounds, pages, strict=True):
-            answer = None if page is None else bound.finished(page)
-            if page is not None and answer is None:
-                assert isinstance(bound, FinishedLookup)
-                if self.beside is None:
-                    answer = b"".join(bound.parts_of(page))
-                else:
-                    answer = b"".join([part async for part in self.beside.run(bound.parts_of, page)])
-            answers.append(answer)
-        return answers
-
     async def _filled(
         self,
         view: str,
@@ -345,7 +337,7 @@ class Serving(ABC):
             except TimeoutError as error:
                 raise self._late(lookup, bounds, token or {}) from error
             if lookup.binding.finish is not None:
-                pages = await self._finished(bounds, pages)
+                pages = await finished(self.beside, bounds, pages)
             if None not in pages:
                 lookup.misses += len(pages)
                 lookup.seconds += self._loop.time() - began
@@ -366,7 +358,11 @@ class Serving(ABC):
         async for line in held_lines(self.state, view, lookup.shards, self.hosts):
             yield line
 
-    async def evict(self, view: str, keys: Sequence[Any]) -> int:
+    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
+        catalog = self.state.catalog
+        return catalog.policed(written_through(catalog, [name]) if written else [name])
+
+    async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int:
         lookup = self.prepare(view)
         if not lookup.shards:
             return 0
@@ -374,7 +370,7 @@ class Serving(ABC):
             raise BadRequest(
                 f'view "{lookup.info.name}" is full and has nothing to evict', hint="EXPLAIN says why it is full"
             )
-        by_shard = lookup.by_shard({key: None for each in keys for key in lookup.binding.from_json(each).keys})
+        by_shard = lookup.by_shard({key: None for each in keys for key in lookup.binding.from_json(each, moment).keys})
         counts = await asyncio.gather(*(self.hosts.evict(shard, own) for shard, own in by_shard.items()))
         return sum(counts)
 

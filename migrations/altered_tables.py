@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from domains.errors import HeadraceError, SqlError, StillInUse
 from domains.language.types import Column, TableColumn, TableSchema
 from domains.plan.graph import Parameter
-from migrations.catalog import ViewDefinition
+from migrations.catalog import Catalog, ViewDefinition
 from migrations.flow.plan import State, understand
 from migrations.parse.reading import exp, faithful, same_tree
 from migrations.query.view import PlannedView, frozen, plan_view
@@ -182,6 +182,30 @@ def rebuilt_views(state: State, old: ViewDefinition, new: ViewDefinition) -> lis
         for what in ("columns", "parameters"):
             if _shown(getattr(one, what)) != _shown(getattr(other, what)):
                 raise StillInUse(f'view "{view.name}" would have other {what}', hint="drop the view first")
+        rebuilt.append((view, other))
+    return rebuilt
+
+
+def policed_views(state: State, after: Catalog, table: TableSchema) -> list[tuple[ViewDefinition, PlannedView]]:
+    """The views that read a table and are other nodes once it has other policies, and what they come to.
+
+    :raises StillInUse: a policy cannot be applied below what a view does, or what the view shows would be another.
+    """
+    graph, rebuilt = state.joint.copy(), []
+    for view in (state.catalog.views[name.lower()] for name in state.catalog.dependents(table.title)):
+        one = plan_view(state.catalog, graph, view.name, view.relation, columns=view.columns)
+        try:
+            other = plan_view(after, graph, view.name, view.relation, columns=view.columns)
+        except HeadraceError as error:
+            raise StillInUse(
+                f'view "{view.name}" reads it, to which the policies cannot be applied: {error.message}',
+                hint="drop the view first",
+            ) from error
+        if one == other:
+            continue
+        # What a parameter is compared by is another question where it is applied to what is read.
+        if [each.name for each in one.parameters] != [each.name for each in other.parameters]:
+            raise StillInUse(f'view "{view.name}" would have other parameters', hint="drop the view first")
         rebuilt.append((view, other))
     return rebuilt
 

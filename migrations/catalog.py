@@ -43,6 +43,26 @@ class ViewDefinition:
         return self.name
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What of a table's rows is there for whom. Several that let rows through are joined by OR."""
+
+    name: str
+    command: str
+    """``ALL``, or the one that it is about."""
+    using: str
+    """The condition on rows that are there, as it was written; "" where there is none."""
+    check: str
+    """The condition on rows as they are to be; "": ``using`` is."""
+    condition: exp.Expr | None = field(compare=False, repr=False, default=None)
+    """``using`` as a tree."""
+    checked: exp.Expr | None = field(compare=False, repr=False, default=None)
+
+
+def _no_policies() -> Mapping[str, tuple[Policy, ...]]:
+    return MappingProxyType({})
+
+
 def _nothing() -> Mapping[str, TableSchema]:
     return MappingProxyType({})
 
@@ -73,6 +93,8 @@ class Catalog:
     """Number of dropped tables by lower-case name: the generation of the next table of this name."""
     collation: str = BINARY
     """The collation of texts in a table whose definition gives none; "" as in a recipe's entry."""
+    policies: Mapping[str, tuple[Policy, ...]] = field(default_factory=_no_policies)
+    """By the lower-case names that tables are stored by. A table that has one shows what its policies let through."""
     titles: Mapping[str, str] = field(init=False, compare=False, repr=False)
     """Tables that were renamed: the lower-case name that SQL knows → the one that the table is stored by."""
 
@@ -81,7 +103,8 @@ class Catalog:
         object.__setattr__(self, "titles", renamed)
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
-        return Catalog, (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
+        kept = (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
+        return Catalog, (*kept, dict(self.policies))
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""
@@ -91,9 +114,30 @@ class Catalog:
         """``name`` is the one that the table is stored by."""
         lower = name.lower()
         dropped = MappingProxyType({**self.dropped, lower: self.dropped.get(lower, 0) + 1})
-        return replace(
-            self, tables=MappingProxyType({k: v for k, v in self.tables.items() if k != lower}), dropped=dropped
-        )
+        tables = MappingProxyType({k: v for k, v in self.tables.items() if k != lower})
+        return replace(self.with_policies(lower, ()), tables=tables, dropped=dropped)
+
+    def with_policies(self, table: str, policies: tuple[Policy, ...]) -> Catalog:
+        """``table`` is the name that it is stored by, in lower case."""
+        others = {name: those for name, those in self.policies.items() if name != table}
+        return replace(self, policies=MappingProxyType({**others, **({table: policies} if policies else {})}))
+
+    def without_policies(self) -> Catalog:
+        """As it is to whom no policy applies."""
+        return replace(self, policies=_no_policies())
+
+    def policed(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Which tables have policies, of those that these names of SQL stand for and those that views among them read:
+        their names in SQL, in order."""
+        if not self.policies:
+            return ()
+        pending, seen = {name.lower() for name in names}, set[str]()
+        while pending:
+            seen.add(name := pending.pop())
+            if self.named(name) is None and name in self.views:
+                pending |= self.views[name].reads - seen
+        known = [table for name in sorted(seen) if (table := self.named(name)) is not None]
+        return tuple(table.title for table in known if table.name.lower() in self.policies)
 
     def with_view(self, view: ViewDefinition) -> Catalog:
         return replace(self, views=MappingProxyType({**self.views, view.name.lower(): view}))

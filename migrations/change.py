@@ -17,8 +17,8 @@ from domains.language.types import TableSchema
 from domains.plan import commands
 from domains.plan.graph import Columns, DomainIndex
 from domains.plan.sharding import physical
-from migrations.altered_tables import altered_views, called, dropped_first, rebuilt_views
-from migrations.catalog import ViewDefinition
+from migrations.altered_tables import altered_views, called, dropped_first, policed_views, rebuilt_views
+from migrations.catalog import Policy, ViewDefinition
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import SLICE_ROWS, MigrationPlan, PlanStep, State, plan_readers, plan_removal, understand
 from migrations.parse.reading import Parsed, exp
@@ -28,6 +28,7 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
 from migrations.statements.definitions.parts import as_whole_keys
+from migrations.statements.definitions.policies import refuse_policies
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     AlterTableStatement,
@@ -37,6 +38,7 @@ from migrations.statements.statement import (
     DropIndex,
     DropTableStatement,
     DropView,
+    SetPolicies,
     Statement,
 )
 
@@ -82,7 +84,7 @@ def entries_of(entry: RecipeEntry) -> tuple[RecipeEntry, ...]:
     for sql in entry.statements:
         for parsed in split(sql):
             node = parsed.expression
-            own = "tables" if not isinstance(node, exp.Drop) and node.args.get("kind") != "VIEW" else "views"
+            own = "views" if isinstance(node, exp.Drop) or node.args.get("kind") in ("VIEW", "POLICY") else "tables"
             if isinstance(node, exp.Drop) and node.args.get("kind") == "INDEX":
                 own = "tables"
             if own == kind:
@@ -194,6 +196,8 @@ class _Work:
                 self._drop_table(name, if_exists, cascade=cascade)
             case CreateView():
                 self._create_view(statement)
+            case SetPolicies(table=table, policies=policies):
+                self._set_policies(table, policies)
             case DropView(name=name, if_exists=if_exists, cascade=cascade):
                 self._drop_view(name, if_exists, cascade=cascade)
             case _:
@@ -219,6 +223,7 @@ class _Work:
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
         before = self.state.catalog.tables[table.lower()]
         refuse_broken(self.state.catalog, before, schema)
+        refuse_policies(self.state.catalog, before, schema)
         views = altered_views(self.state, schema, cascade=cascade)
         for view in views.outdated:
             for name in self.state.catalog.dependents(view.name):
@@ -303,6 +308,22 @@ class _Work:
             self.gone[lower] = None
             self.planned[lower] = planned
         self._forget(old)
+
+    def _set_policies(self, table: TableSchema, policies: tuple[Policy, ...]) -> None:
+        """Views that read the table are planned anew, and take over together once it is decided."""
+        catalog = self.state.catalog
+        for name in catalog.dependents(table.title):
+            if catalog.views[name.lower()].ad_hoc:
+                self._forget(catalog.views[name.lower()])
+        after = self.state.catalog.with_policies(table.name.lower(), policies)
+        for view, planned in policed_views(self.state, after, table):
+            lower = view.name.lower()
+            if lower in self.state.flow.readers or planned.hidden:
+                self.readers[lower] = None
+            self.gone[lower] = None
+            self.planned[lower] = planned
+        self.state.catalog = after
+        self.meanings.clear()
 
     def _drop_view(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog

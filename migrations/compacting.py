@@ -136,11 +136,25 @@ def _effect(
         if name in there:
             effect.needs.update(each for view in before.catalog.dependents(name) for each in owners[view.lower()])
         owners[name] = [number]
+    _note_policies(before, after, number, owners, effect)
     new = [view for name, view in after.catalog.views.items() if before.catalog.views.get(name) is not view]
     titles = after.catalog.titles
     read = {titles.get(name, name) for view in new for name in view.reads} | {name.lower() for name in entry.readers}
     effect.needs.update(each for name in read for each in owners.get(name, ()) if each != number)
     return effect
+
+
+def _note_policies(before: State, after: State, number: int, owners: dict[str, list[int]], effect: _Effect) -> None:
+    """Entries about policies stay as long as their table: each says how views that are there are built from then on."""
+    for name in before.catalog.tables.keys() - after.catalog.tables.keys():
+        owners.pop(f"\0{name}", None)
+    for name, table in after.catalog.tables.items():
+        if before.catalog.policies.get(name) == after.catalog.policies.get(name):
+            continue
+        own = owners.setdefault(f"\0{name}", [])
+        read = [name, *(view.lower() for view in before.catalog.dependents(table.title))]
+        effect.needs.update(own, *(owners[each] for each in read if each in owners))
+        own.append(number)
 
 
 def _needed(state: State, effects: list[_Effect], owners: dict[str, list[int]]) -> set[int]:
@@ -198,6 +212,7 @@ def _same(one: State, other: State) -> bool:
             list(catalog.tables.items()),
             list(catalog.views.items()),
             dict(catalog.dropped),
+            dict(catalog.policies),
             # Numbers in the joint graph are seen nowhere else.
             replace(flow, variants={}),
             sorted(flow.variants.values()),

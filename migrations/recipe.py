@@ -78,7 +78,9 @@ class RecipeEntry:
 
     @property
     def only_drops(self) -> bool:
-        drops = all(sql.lstrip()[:4].upper() == "DROP" and ";" not in sql for sql in self.statements)
+        words = [sql[:100].upper().split() for sql in self.statements]
+        drops = all(each[:1] == ["DROP"] and each[1:2] != ["POLICY"] for each in words)
+        drops = drops and not any(";" in sql for sql in self.statements)
         return drops and not self.readers and not self.ad_hoc and bool(self.statements or self.forget)
 
 

@@ -16,7 +16,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.auditing import HttpAudit
 from api.doors.browsers import answering_pages
-from api.endpoints import EndpointCall, Endpoints, RequestMetrics, token_of
+from api.endpoints import CLAIMS, EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
 from api.statuses import CERTIFICATE, SCHEMES, SESSION, describe
 from controller.access.session import Caller
@@ -78,6 +78,9 @@ class AsgiDoor:
         try:
             self.endpoints.hosts.check(scope["headers"], scope["path"])
             session = await self.endpoints.authentication.session(asks, address, scope.get(CERTIFICATE))
+            claims = [value for name, value in scope["headers"] if name == CLAIMS]
+            if claims:
+                session = session.with_claims(b",".join(claims))  # Two are no JSON, and so refused.
             found = self.endpoints.find(scope["method"], scope["path"])
             if audit is not None and found is None:
                 audit.check(scope)

@@ -29,7 +29,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from api.doors.http_protocol import HEAD_END, HttpProtocol
-from api.endpoints import Answer, Endpoints
+from api.endpoints import CLAIMS, Answer, Endpoints
 from domains.errors import HeadraceError
 
 REQUEST_LINE_END = b" HTTP/1.1\r\n"
@@ -65,6 +65,8 @@ class Head(NamedTuple):
     """By which name, in small letters."""
     forwarded: bool = False
     """A proxy says where it comes from."""
+    claims: bytes | None = None
+    """For whom."""
 
 
 @lru_cache(maxsize=HEADS)
@@ -80,8 +82,9 @@ def head_of(block: bytes) -> Head | None:
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
     lengths, connection = headers.values(b"content-length"), headers.values(b"connection")
-    asks, hosts = headers.authorization, headers.values(b"host")
-    usual = connection in ([], [b"close"], [b"keep-alive"]) and all(len(each) <= 1 for each in (lengths, asks, hosts))
+    asks, hosts, claims = headers.authorization, headers.values(b"host"), headers.claims
+    usual = connection in ([], [b"close"], [b"keep-alive"])
+    usual = usual and all(len(each) <= 1 for each in (lengths, asks, hosts, claims))
     if not headers.complete or not usual or any(name in _LONG_WAY for name, _ in headers.found):
         return None
     return Head(
@@ -90,6 +93,7 @@ def head_of(block: bytes) -> Head | None:
         asks[0] if asks else None,
         hosts[0] if hosts else None,
         bool(headers.values(b"x-forwarded-for")),
+        claims[0] if claims else None,
     )
 
 
@@ -101,10 +105,14 @@ class _Headers:
         self.found: list[tuple[bytes, bytes]] = []
         self.authorization: list[bytes] = []
         """Its values, in which capitals and small letters differ."""
+        self.claims: list[bytes] = []
+        """The same of ``Headrace-Claims``."""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"authorization":
             self.authorization.append(value)
+        elif name.lower() == CLAIMS:
+            self.claims.append(value)
         self.found.append((name.lower(), value.lower()))
 
     def on_headers_complete(self) -> None:
@@ -207,6 +215,11 @@ class WireHttp(HttpProtocol):
         session = endpoints.known(head.authorization or self.certificate)
         if session is None:
             return None
+        if head.claims is not None:
+            claimed = endpoints.claimed(session, head.claims)
+            if claimed is None:
+                return None
+            session = claimed
         found = endpoints.find(target[0], target[1])
         if found is None or len(data) < body_end or head.length > endpoints.max_body:
             return None

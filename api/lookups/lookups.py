@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes
 from api.encoding import listed, parse, parse_numbers
 from api.lookups.references import LookupText, Values, not_earlier, values_of, wanted_of
 from api.lookups.response_cache import MARKERS_MAX, Kept, Name, ResponseCache, pieces_of
+from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import (
     BoundLookup,
     Deployment,
@@ -174,7 +175,7 @@ class LookupAnswers:
     made: int = 0
     """Keys that references have made."""
     moment: RequestMoment = field(default_factory=RequestMoment)
-    """The time of the request, which all of its look-ups have."""
+    """The time of the request, which all of its look-ups have, and who asks."""
 
     def views(self) -> list[str]:
         """The views that are asked, by the names that they have or that they are asked by."""
@@ -193,7 +194,7 @@ class ManyLookups:
         self._kept = ResponseCache()
         self._referring: dict[bytes, LookupText] = {}
 
-    def ask(self, body: bytes, token: Clock | None) -> LookupAnswers:
+    def ask(self, body: bytes, token: Clock | None, asker: Caller = ANONYMOUS) -> LookupAnswers:
         """Take a body's look-ups, and what is there of their answers; raises BadRequest and what a view's keys raise.
 
         All that is there is of one state of each reader map. With a token everything is to be awaited.
@@ -203,14 +204,14 @@ class ManyLookups:
         if token is None:
             pieces = pieces_of(body)
             if pieces is not None and len(pieces) <= MAX_LOOKUPS:
-                asked = if_known(lambda: in_one_state(lambda reading: self._by_pieces(pieces, reading)))
+                asked = if_known(lambda: in_one_state(lambda reading: self._by_pieces(pieces, reading, asker)))
                 if asked is not None:
                     return asked
-        return self.ask_for(parse_lookups(body), token)
+        return self.ask_for(parse_lookups(body), token, asker)
 
-    def ask_for(self, wanted: Sequence[LookupText], token: Clock | None) -> LookupAnswers:
+    def ask_for(self, wanted: Sequence[LookupText], token: Clock | None, asker: Caller = ANONYMOUS) -> LookupAnswers:
         """The same for look-ups that are parsed."""
-        asked = LookupAnswers([b""] * len(wanted), [None] * len(wanted))
+        asked = LookupAnswers([b""] * len(wanted), [None] * len(wanted), moment=RequestMoment(asker=asker))
         waiting = [WaitingLookup(place, None, each) for place, each in enumerate(wanted)]
         return self._further(asked, waiting, awaited=token is not None)
 
@@ -273,13 +274,13 @@ class ManyLookups:
             for each, pages in zip(late, filled, strict=True)
         ]
 
-    def _by_pieces(self, pieces: Sequence[bytes], reading: MapReading) -> LookupAnswers | None:
+    def _by_pieces(self, pieces: Sequence[bytes], reading: MapReading, asker: Caller) -> LookupAnswers | None:
         """None where they are no look-ups by themselves; then nothing was read or counted."""
         # Runs a dozen times for a page of a site: 1 µs for an answer that is kept, some 5 where it is read.
         known = [self._referring.get(piece) or self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
         if None in known:
             return None
-        asked = LookupAnswers([b""] * len(pieces), [None] * len(pieces))
+        asked = LookupAnswers([b""] * len(pieces), [None] * len(pieces), moment=RequestMoment(asker=asker))
         for place, (piece, kept) in enumerate(zip(pieces, known, strict=True)):
             if type(kept) is not Kept:
                 self._read(place, piece, cast(LookupText, kept), asked, reading)
@@ -403,30 +404,37 @@ class LookupCalls:
         self.many = ManyLookups(deployment)
 
     def page(
-        self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None
+        self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None, asker: Caller = ANONYMOUS
     ) -> Typed | Coroutine[Any, Any, Typed]:
         """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
         view has reached the token, or is known."""
         lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
-            return self._awaited(view, parameters, token)
-        found = lookup.try_page(parameters)
+            return self._awaited(view, parameters, token, asker)
+        found = lookup.try_page(parameters, asker)
         if isinstance(found, bytes):
             return b'{"rows":[' + found + b"]}", lookup.types
-        return self._filled(view, lookup, found, parameters)
+        return self._filled(view, lookup, found, parameters, asker)
 
     async def _filled(
-        self, view: str, lookup: PreparedLookup, missed: BoundLookup, parameters: Mapping[str, Sequence[str]]
+        self,
+        view: str,
+        lookup: PreparedLookup,
+        missed: BoundLookup,
+        parameters: Mapping[str, Sequence[str]],
+        asker: Caller,
     ) -> Typed:
-        found = await self._deployment.fill_page(lookup, missed, parameters)
+        found = await self._deployment.fill_page(lookup, missed, parameters, RequestMoment(asker=asker))
         if lookup.stale:
-            return await self._awaited(view, parameters, None)
+            return await self._awaited(view, parameters, None, asker)
         return b'{"rows":[' + found + b"]}", lookup.types
 
-    async def _awaited(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> Typed:
+    async def _awaited(
+        self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None, asker: Caller = ANONYMOUS
+    ) -> Typed:
         while True:
-            before = known(self._deployment, view)
-            found = await self._deployment.page(view, parameters, token=token)
+            before, moment = known(self._deployment, view), RequestMoment(asker=asker)
+            found = await self._deployment.page(view, parameters, token=token, moment=moment)
             now = known(self._deployment, view)
             if have_stayed(before, now):
                 return b'{"rows":[' + found + b"]}", now.types if now else b""
@@ -440,20 +448,19 @@ class LookupCalls:
         pages = in_one_state(lambda reading: lookup.try_integers(values, reading))
         return None if pages is None else (_results(pages), lookup.types)
 
-    async def pages(self, view: str, keys: list[Any], token: Clock | None) -> Typed:
+    async def pages(self, view: str, keys: list[Any], token: Clock | None, asker: Caller = ANONYMOUS) -> Typed:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
         while True:
             before = known(self._deployment, view)
-            body = await self._pages(view, keys, token)
+            body = await self._pages(view, keys, token, RequestMoment(asker=asker))
             now = known(self._deployment, view)
             if have_stayed(before, now):
                 return body, now.types if now else b""
 
-    async def _pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
+    async def _pages(self, view: str, keys: list[Any], token: Clock | None, moment: RequestMoment) -> bytes:
         lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
-            return _results(await self._deployment.pages(view, keys, token=token))
-        moment = RequestMoment()
+            return _results(await self._deployment.pages(view, keys, token=token, moment=moment))
         found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading, None, moment))
         if holes:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]

@@ -21,7 +21,7 @@ from api.schemas import (
     PagesAnswer,
     ViewsAnswer,
 )
-from controller.deployment import ViewInfo
+from controller.deployment import RequestMoment, ViewInfo
 from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["views"])
@@ -92,6 +92,7 @@ async def held(view: str, deployment: Serving, session: Asking) -> Response:
 
     The last line is `{"end": …}`; an answer without it was broken off.
     """
+    session.check_unfiltered(deployment.policed(view))
     lines = deployment.held(view)
     # What is wrong from the start is an error as any other; past the first line there is only breaking off.
     first = await anext(lines)
@@ -101,7 +102,9 @@ async def held(view: str, deployment: Serving, session: Asking) -> Response:
         looked = monotonic()
         async for line in lines:
             if monotonic() - looked > LOOK_SECONDS:  # A right that is revoked ends it meanwhile.
-                session.renewed().check(Privilege.SELECT, view)
+                now = session.renewed()
+                now.check(Privilege.SELECT, view)
+                now.check_unfiltered(deployment.policed(view))
                 looked = monotonic()
             yield line
 
@@ -115,10 +118,10 @@ async def held(view: str, deployment: Serving, session: Asking) -> Response:
     dependencies=needs(Privilege.EVICT, "view"),
 )
 async def evict(
-    view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], deployment: Serving
+    view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], deployment: Serving, session: Asking
 ) -> Response:
     """Forget these keys' answers; the next read of each is a miss."""
-    return answer({"evicted": await deployment.evict(view, body.keys)})
+    return answer({"evicted": await deployment.evict(view, body.keys, RequestMoment(asker=session))})
 
 
 @router.get(

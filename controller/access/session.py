@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import inf
 from time import time
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from domains.errors import Forbidden, Unauthenticated
+from domains.errors import BadRequest, Forbidden, Unauthenticated
 from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
 
 ASK = "send a key (Authorization: Bearer) or a name and password (Basic); headrace admin NAME makes an administrator"
@@ -46,6 +49,8 @@ class Caller:
     """Of one request, where there is an audit log."""
     found: set[tuple[Privilege, str]] = field(default_factory=set, compare=False, repr=False)
     """What was found to be allowed: an endpoint looks here first. At most :data:`FOUND_MAX`."""
+    claimed: bool = False
+    """The request itself said who it is for, and be it nobody: so policies apply, whatever the rights."""
 
     def may(self, privilege: Privilege | None, on: str = EVERYTHING) -> bool:
         return self.rights is None or self.rights.allow(privilege, on.lower())
@@ -58,6 +63,38 @@ class Caller:
             raise self.refusal(Right(privilege, on))
         if privilege is not None and len(self.found) < FOUND_MAX and len(on) < NAME_LENGTH:
             self.found.add((privilege, on))
+
+    @property
+    def policy_claims(self) -> Mapping[str, Any] | None:
+        """What policies compare; None: no policy applies."""
+        return None if not (self.claims or self.claimed) and self.may(Privilege.BYPASS_POLICIES) else self.claims
+
+    def check_unfiltered(self, tables: Sequence[str]) -> None:
+        """Of what comes to tables with policies, and would not apply them.
+
+        :raises Unauthenticated, Forbidden: they apply."""
+        if not tables or self.policy_claims is None:
+            return
+        if not self.account and self.rights is not None:
+            raise self.refusal(Right(Privilege.BYPASS_POLICIES))
+        named = ", ".join(f'"{table}"' for table in tables)
+        raise Forbidden(
+            f"policies of {named} apply to who asks, and are not applied to this: it would tell of other rows, or "
+            "change them",
+            hint="SELECT and look-ups show what they let through; who has the right "
+            f"{Privilege.BYPASS_POLICIES}, and sends no claims, does without them",
+        )
+
+    def with_claims(self, header: bytes) -> Caller:
+        """For whom ``Headrace-Claims`` says that the request is.
+
+        :raises BadRequest: it is no object of JSON. :raises Unauthenticated, Forbidden: it may not say so."""
+        self.check(Privilege.SET_CLAIMS)
+        if self.claims and not self.claimed:
+            raise Forbidden("the claims of this session come of its token", hint="leave Headrace-Claims out")
+        claims, refresh = claims_of(header), self.refresh
+        again = None if refresh is None else lambda: refresh().with_claims(header)
+        return replace(self, claims=claims, claimed=True, refresh=again)
 
     def check_known(self) -> None:
         """:raises Unauthenticated: it is nobody's."""
@@ -85,6 +122,24 @@ class Caller:
         if self.expires <= time():
             raise Unauthenticated("the session has expired", hint=ASK)
         return self if self.refresh is None else self.refresh()
+
+
+CLAIMS_MAX = 4_096
+"""Bytes of claims: those of a token are some hundred."""
+
+
+@lru_cache(1_000)
+def claims_of(header: bytes) -> Mapping[str, Any]:
+    """:raises BadRequest: it is no object of JSON."""
+    claims: Any = None
+    if len(header) <= CLAIMS_MAX:
+        with suppress(ValueError, RecursionError):
+            claims = json.loads(header)
+    if not isinstance(claims, dict):
+        raise BadRequest(
+            f"Headrace-Claims is no object of JSON of at most {CLAIMS_MAX} bytes", hint='Headrace-Claims: {"sub": 7}'
+        )
+    return MappingProxyType(claims)
 
 
 OPEN = Caller("", None)

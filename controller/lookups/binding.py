@@ -11,6 +11,7 @@ from random import getrandbits
 from typing import Any
 from uuid import uuid1
 
+from controller.access.session import ANONYMOUS, Caller
 from domains.errors import BadRequest, LimitExceeded, TypeViolation
 from domains.language.coercion import coercer, exact_number
 from domains.language.collating.collation import keyed
@@ -20,7 +21,7 @@ from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Val
 from domains.plan.graph import Parameter, ParameterKind, RangeTerm, Reader
 from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import Given, late_value
-from migrations.query.expressions.moments import HiddenParameter, at_moment
+from migrations.query.expressions.moments import HiddenParameter, at_moment, claim_value
 from migrations.query.finish import Finish
 from migrations.query.view import PlannedView
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
@@ -138,12 +139,14 @@ class FinishedLookup(BoundLookup):
 
 
 class RequestMoment:
-    """The time of a request, which is that of all it asks: read when it is first wanted, and then the same."""
+    """The time of a request, which is that of all it asks, read when it is first wanted, and then the same; and who
+    asks."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("_text", "asker")
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", asker: Caller = ANONYMOUS) -> None:
         self._text = text
+        self.asker = asker
 
     def at(self, clock: Callable[[], str]) -> str:
         if not self._text:
@@ -273,9 +276,25 @@ class Binding:
         bound = self._of_integers(given) if self.integers else None
         if bound is not None:
             return bound
-        now = (moment or RequestMoment()).at(self._clock) if self._hidden else ""
-        hidden = [_drawn_or_at(each, now) for each in self._hidden]
+        hidden = self._hidden_values(moment or RequestMoment()) if self._hidden else ()
         return self._bind_any([each if isinstance(each, list) else [each] for each in given], hidden)
+
+    def _hidden_values(self, moment: RequestMoment) -> list[Constant]:
+        """Of the time, of what is drawn, and of who asks.
+
+        :raises BadRequest: policies do not apply to who asks, and so there is nobody whose rows the view could show."""
+        now, claims = moment.at(self._clock), moment.asker.policy_claims
+        if claims is None and any(each.claim for each in self._hidden):
+            raise BadRequest(
+                f'view "{self.view}" shows the rows of a user, and the request says of none',
+                hint=f"say for whom it is (Headrace-Claims), or ask by SQL, which shows all: SELECT … FROM {self.view}",
+            )
+        return [
+            Constant(claim_value((claims or {}).get(each.claim), each.value.type), each.value.type)
+            if each.claim
+            else _drawn_or_at(each, now)
+            for each in self._hidden
+        ]
 
     def _of_integers(self, given: Sequence[Any]) -> BoundLookup | None:
         """The look-up if all values are whole numbers or lists of them, as most are: 0.1 µs a value instead of 5.
@@ -329,7 +348,7 @@ class Binding:
                 yield parameter, list(map(convert, values))
         for own, constant in zip(self._hidden, hidden, strict=True):
             if own.parameter.column is not None:
-                yield own.parameter, [_among(constant, own.parameter.type)]
+                yield own.parameter, [claimed(own, constant) if own.claim else _among(constant, own.parameter.type)]
 
     def _bind_columns(self, given: Sequence[list[Any]], hidden: Sequence[Constant]) -> BoundLookup:
         if self.single_key and len(given[0]) == 1:
@@ -392,6 +411,14 @@ class Binding:
             raise LimitExceeded(f"the look-up names {count} keys, and {KEYS_PER_LOOKUP} are allowed")
         width = len(self.reader.key)
         return tuple(product(*values[:width])), tuple(product(*values[width:]))
+
+
+def claimed(hidden: HiddenParameter, constant: Constant) -> Comparand:
+    """A claim among the values of its column; NULL where it is none of their kind."""
+    try:
+        return comparand_maker(hidden.parameter.type, hidden.claim)(constant.value)
+    except TypeViolation:
+        return Comparand(None)
 
 
 def _drawn_or_at(hidden: HiddenParameter, now: str) -> Constant:

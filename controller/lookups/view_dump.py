@@ -125,6 +125,7 @@ def head_of(state: State, view: str) -> dict[str, Any]:
         "columns": [{"name": column.name, "type": asdict(column.type)} for column in node.columns],
         "visible": node.operator.visible,
         "late": planned.finish is not None,
+        "policies": state.catalog.policed([view]),
         "key_columns": node.operator.key,
         "seek_columns": node.operator.seek,
         "parameters": [

@@ -8,15 +8,17 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any, TypeVar, cast
 
+from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import Tried, ViewInfo
 from controller.hosts import Hosts, ReaderShard
-from controller.lookups.binding import Binding, RequestMoment
+from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.lookups.short_lane import Short, ShortLane
 from domains.language.types import Row
 from domains.plan.packets import Clock
 from domains.plan.sharding import shard_of
 from worker.reader_map import BoundLookup, MapReading, Parts, in_one_state
 from worker.reader_map.merging import Ranked
+from worker.service.child_pool import ChildPool
 
 SAMPLE = 16
 """One look-up in so many tells the domain its key, for the order of use. The reader map itself keeps no such order."""
@@ -57,7 +59,7 @@ class ViewLookup:
         self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
+    def try_page(self, text: Mapping[str, Sequence[str]], asker: Caller = ANONYMOUS) -> bytes | BoundLookup:
         if self._single and len(text) == 1:
             values = text.get(self._name)
             # The common case, 2 µs less than the general one: one whole number.
@@ -67,7 +69,7 @@ class ViewLookup:
                     key = (int(value),)
                     page = self._counted_page(key)
                     return BoundLookup((key,)) if page is None else page
-        bound = self.binding.from_text(text)
+        bound = self.binding.from_text(text, RequestMoment(asker=asker) if self.binding.of_now else None)
         page = in_one_state(lambda reading: self.read(bound, reading))
         return bound if page is None else page
 
@@ -226,6 +228,23 @@ class ViewLookup:
             sampled, self._sampled = self._sampled, []
             for shard, own in self.by_shard(sampled).items():
                 self._hosts.touch(shard, own)
+
+
+async def finished(
+    beside: ChildPool | None, bounds: Sequence[BoundLookup], pages: Sequence[bytes | None]
+) -> list[bytes | None]:
+    """The answers out of what readers hold, beside where that is more than the loop is to be held for."""
+    answers: list[bytes | None] = []
+    for bound, page in zip(bounds, pages, strict=True):
+        answer = None if page is None else bound.finished(page)
+        if page is not None and answer is None:
+            assert isinstance(bound, FinishedLookup)
+            if beside is None:
+                answer = b"".join(bound.parts_of(page))
+            else:
+                answer = b"".join([part async for part in beside.run(bound.parts_of, page)])
+        answers.append(answer)
+    return answers
 
 
 def _is_missing(page: bytes | None) -> bool:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
 from typing import Protocol, TypeVar
 
 from controller.access.keeper import Keeper
+from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import ArchivedPositions, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, RequestMoment
 from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
 from domains.engine.evaluation import EvaluationPlan
-from domains.errors import Unsupported
+from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.packets import Clock, Insert, Operation
-from migrations.catalog import Catalog
+from migrations.catalog import Catalog, names_read
 from migrations.flow.evaluation_plan import may_be_reordered, plan_evaluation, scans_joins
-from migrations.flow.plan import State
+from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
@@ -36,6 +37,7 @@ from migrations.statements.adhoc.shapes_of_selects import (
     verbatim,
 )
 from migrations.statements.constants import Argument
+from migrations.statements.definitions.policies import for_claims
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
@@ -119,6 +121,10 @@ class PreparedSelect:
         return replace(self, ad_hoc=replace(ad_hoc, arguments=tuple(given)), arguments=())
 
 
+Apart = tuple[PlannedView, EvaluationPlan, Sequence[Argument]]
+"""A plan for one asking alone, and its arguments."""
+
+
 @dataclass(slots=True)
 class SentSelect:
     """A SELECT as it was sent."""
@@ -128,11 +134,11 @@ class SentSelect:
     """None: it was recognised, and is parsed if that is needed after all."""
     is_learnt: bool = False
     """Whether it is the whole text, as it was parsed: its constants are then at their places."""
-    moment: RequestMoment = field(default_factory=RequestMoment)
+    asker: Caller = ANONYMOUS
+    moment: RequestMoment = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.statement is not None:
-            self.moment = RequestMoment(self.statement.now)
+        self.moment = RequestMoment("" if self.statement is None else self.statement.now, self.asker)
 
 
 class SelectPlans:
@@ -316,6 +322,50 @@ class SelectPlans:
             self._seen = state
         return state is self._seen
 
+    async def to_evaluate(self, sent: SentSelect) -> Apart:
+        """What answers it over the base tables, and no view, for who asks."""
+        found = await self.apart(sent)
+        if found is not None:
+            return found
+        try:
+            evaluated = await self.evaluated(sent, await self.prepare(sent))
+        except (Unsupported, SqlError) as error:
+            return await self.apart_after(sent, error)
+        return *await self.in_order(evaluated), evaluated.arguments
+
+    def is_bypassed(self, asker: Caller, names: Iterable[str]) -> bool:
+        """Whether policies of the tables below do not apply to who asks."""
+        return asker.policy_claims is None and bool(self._deployment.state.catalog.policed(names))
+
+    async def apart(self, sent: SentSelect) -> Apart | None:
+        """The plan for whom no policy applies, which is remembered nowhere; None: it is planned as for all."""
+        if not self._deployment.state.catalog.policies or sent.asker.policy_claims is not None:
+            return None
+        statement = self.statement_of(sent, self._deployment.state)
+        if not self.is_bypassed(sent.asker, names_read(statement.query)):
+            return None
+        return await self._apart(sent, Catalog.without_policies)
+
+    async def apart_after(self, sent: SentSelect, error: HeadraceError) -> Apart:
+        """The plan with the claims of who asks as constants, where they cannot be the parameters of one for all: below
+        an outer join, NOT IN and the like. It is remembered nowhere, since nobody else has these.
+
+        :raises HeadraceError: the error, if it was not for policies."""
+        claims, catalog = sent.asker.policy_claims, self._deployment.state.catalog
+        if claims is None or not catalog.policed(names_read(self.statement_of(sent, self._deployment.state).query)):
+            raise error
+        return await self._apart(sent, lambda catalog: for_claims(catalog, claims))
+
+    async def _apart(self, sent: SentSelect, seen: Callable[[Catalog], Catalog]) -> Apart:
+        def made(state: State) -> Apart:
+            own, statement = replace(state, catalog=seen(state.catalog)), self.statement_of(sent, state)
+            ad_hoc = verbatim(statement.query, own.catalog, statement.params)
+            planned, plan = plan_evaluation(own, ad_hoc.meant())
+            bound = ad_hoc.bind(statement.params)
+            return planned, plan, exact_arguments(bound, planned.placeholders, planned.parameters) or ()
+
+        return await self.unless_long(sent.sql, made)
+
     async def evaluated(self, sent: SentSelect, select: PreparedSelect) -> PreparedSelect:
         """What answers it over the base tables: with its constants in the text where they are then nearer to these."""
         if select.planned.finish is None:
@@ -358,6 +408,12 @@ class SelectPlans:
         return name
 
 
+def is_partial(ad_hoc: AdHoc, state: State) -> bool:
+    """Whether a view of a SELECT would hold what is asked for, and not all of its rows."""
+    after, _ = plan_readers(state, [ad_hoc.definition()], one_domain)
+    return bool(after.planned[ad_hoc.name].reader.key)
+
+
 _NAME = re.compile(r"`([^`]+)`|([\w$\x80-\uffff]+)")
 
 
@@ -370,16 +426,18 @@ def _names_the_same(sql: str, before: Catalog, after: Catalog) -> bool:
         view = before.views.get(name)
         if before.named(name) != after.named(name) or view != after.views.get(name):
             return False
+        if before.policies != after.policies:
+            return False
         if view is not None:
             pending |= view.reads - seen
     return True
 
 
 def declared(state: State) -> tuple[object, ...]:
-    """All that was declared, and not made of traffic: tables, and views with whether they have readers."""
+    """All that was declared, and not made of traffic: tables, policies, and views with whether they have readers."""
     views, readers = state.catalog.views, state.flow.readers
     known = ((name, planned, name in readers) for name, planned in state.planned.items() if not views[name].ad_hoc)
-    return (*state.catalog.tables.values(), *known)
+    return (*state.catalog.tables.values(), *state.catalog.policies.items(), *known)
 
 
 def _declared_view_of(wanted: PlannedView, state: State) -> str | None:

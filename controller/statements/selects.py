@@ -10,11 +10,12 @@ from math import inf
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
+from controller.access.session import Caller
 from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.statements.evaluating import Elsewhere, SparkSelects, within
-from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort
+from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort, is_partial
 from controller.statements.shapes import (
     FULL_ROWS,
     REVIEW_SECONDS,
@@ -44,7 +45,7 @@ from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
 from domains.store.storage import AUTOMATIC_BYTES
 from migrations.flow.evaluation_plan import explained, finds_by_index, is_unique, may_be_reordered, plan_evaluation
-from migrations.flow.plan import State, one_domain, plan_readers
+from migrations.flow.plan import State
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
 from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
@@ -99,42 +100,56 @@ class Selects:
         self.by_spark: SparkSelects | None = None
         """Answers what reads many rows, where there are an archive and a Spark master."""
 
-    async def recognised(self, sql: str, token: Clock) -> tuple[StatementResult, Clock] | None:
+    async def recognised(self, sql: str, token: Clock, asker: Caller) -> tuple[StatementResult, Clock] | None:
         """What :meth:`answer` gives, of a text that differs from an earlier one in constants only; None for others."""
         select = self._plans.recognised(sql)
-        if select is None:
+        if select is None or self._plans.is_bypassed(asker, select.planned.tables):
             return None
         try:
-            columns, rows, clock = await self._read(select, SentSelect(sql), token)
+            columns, rows, clock = await self._read(select, SentSelect(sql, asker=asker), token)
         except (SchemaChanged, SqlError, BadRequest, NotFound):
             return None  # The full way says what is wrong with the text as it was sent.
         return StatementResult(columns, tuple(rows)), clock
 
     async def answer(self, sent: SentSelect, token: Clock) -> tuple[StatementResult, Clock]:
         """The answer, and the positions that it reflects, where it was evaluated."""
-        columns, rows, clock = await self._read(await self._prepared(sent), sent, token)
+        columns, rows, clock = await self._answered(sent, token)
         return StatementResult(columns, tuple(rows)), clock
 
-    async def values(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[Row]]:
+    async def _answered(self, sent: SentSelect, token: Clock) -> Answered:
+        apart = await self._plans.apart(sent)
+        if apart is None:
+            try:
+                select = await self._prepared(sent)
+            except (Unsupported, SqlError) as error:
+                apart = await self._plans.apart_after(sent, error)
+            else:
+                return await self._read(select, sent, token)
+        self._refuse_if_off("name AS SELECT …")
+        return await self._asked(*apart, sent.moment, None, token, None)
+
+    async def values(
+        self, statement: SelectStatement, token: Clock, asker: Caller
+    ) -> tuple[tuple[Column, ...], list[Row]]:
         """The columns, and the answer as the engine's values (JSON knows no DECIMAL and no BLOB)."""
         if reads_nothing(statement.query):
             constant = constant_select(statement.query)
             return constant.columns, list(constant.rows)
-        sent = SentSelect(statement.sql, statement)
+        sent = SentSelect(statement.sql, statement, asker=asker)
         async with within(self._deployment.budget):
-            columns, rows, _ = await self._read(await self._prepared(sent), sent, token)
+            columns, rows, _ = await self._answered(sent, token)
         return columns, list(map(json_row_coercer(columns), rows))
 
-    async def found(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[Row]]:
+    async def found(
+        self, statement: SelectStatement, token: Clock, asker: Caller
+    ) -> tuple[tuple[Column, ...], list[Row]]:
         """The columns and the answer as the engine's values, from the base tables as they are now and from no view,
         which may be behind: for a write that changes what it finds. It counts as none of the SELECTs that are asked."""
         if self.shapes.mode is AdHocMode.OFF:
             raise Unsupported("a write whose rows a SELECT chooses: ad_hoc is off", hint="name its rows by their keys")
-        sent = SentSelect(statement.sql, statement)
+        sent = SentSelect(statement.sql, statement, asker=asker)
         async with within(self._deployment.budget):
-            evaluated = await self._plans.evaluated(sent, await self._plans.prepare(sent))
-            planned, plan = await self._plans.in_order(evaluated)
-            columns, rows, _ = await self._asked(planned, plan, evaluated.arguments, sent.moment, None, token, None)
+            columns, rows, _ = await self._asked(*await self._plans.to_evaluate(sent), sent.moment, None, token, None)
         return columns, list(map(json_row_coercer(columns), rows))
 
     async def _prepared(self, sent: SentSelect) -> PreparedSelect:
@@ -168,10 +183,12 @@ class Selects:
         return f"answered over the base tables; {why}\n{await self._plans.unless_long(statement.sql, told)}"
 
     async def answer_alone(
-        self, sql: str, params: Sequence[Any], token: Clock
+        self, sql: str, params: Sequence[Any], token: Clock, asker: Caller
     ) -> tuple[StatementResult, Clock] | str | None:
         """The answer to a very long text, or what EXPLAIN says of it. None where it is no SELECT."""
         state, now = self._deployment.state, self._deployment.now()
+        if state.catalog.policies:
+            return None  # They may need another plan: it takes the way of shorter texts.
         made = await self.texts.planned(sql, params, state, now)
         if made is None or isinstance(made, ConstantSelect):
             return None if made is None else (constants(made), {})
@@ -186,26 +203,26 @@ class Selects:
             raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint="CREATE EXT VIEW it, and read that")
         shape, variant = self.shapes.asked(listed_text(made.shape), made.name, sql[:LISTED_CHARACTERS], reusable=False)
         variant.refused = NOT_KEPT
-        asked = made.planned, made.plan, made.arguments, RequestMoment(now), (shape, variant)
+        asked = made.planned, made.plan, made.arguments, RequestMoment(now, asker), (shape, variant)
         columns, rows, clock = await self._asked(*asked, token, None)
         return StatementResult(columns, tuple(rows)), clock
 
-    async def analyze(self, statement: SelectStatement, token: Clock) -> tuple[str, Clock]:
+    async def analyze(self, statement: SelectStatement, token: Clock, asker: Caller) -> tuple[str, Clock]:
         """Run it within its budget, and tell what was expected and what was done at each node; its rows are counted."""
-        sent = SentSelect(statement.sql, statement)
+        sent = SentSelect(statement.sql, statement, asker=asker)
         select = await self._plans.prepare(sent)
         view, began = self._plans.view_of(select), perf_counter()
         if view is not None:
             _, rows, _ = await self._looked_up(view, select, sent, token)
             took = f"{len(rows):,} rows in {milliseconds(perf_counter() - began)}"
             return f'answered by the view "{view}": {took}\n{self._deployment.explain(view)}', {}
-        self._refuse_if_off(select)
+        self._refuse_if_off(f"name AS {select.ad_hoc.view_sql}")
         evaluated = await self._plans.evaluated(sent, select)
         statistics = await self._deployment.statistics(evaluated.plan.tables)
         planned, plan = await self._plans.unless_long(
             statement.sql, lambda state: plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
         )
-        bound = self._binding(planned).from_arguments(evaluated.arguments, RequestMoment(statement.now))
+        bound = self._binding(planned).from_arguments(evaluated.arguments, sent.moment)
         question = Question(plan, bound.sent, measured=True)
         began = perf_counter()
         rows, clock = await self._deployment.evaluate(question, token, None)
@@ -217,10 +234,9 @@ class Selects:
         rest = f"ordering and the rest: {milliseconds(whole.seconds)}"
         return "\n".join((head, explained(plan, done), rest)), clock
 
-    def _refuse_if_off(self, select: PreparedSelect) -> None:
+    def _refuse_if_off(self, definition: str) -> None:
         if self.shapes.mode is AdHocMode.OFF:
-            hint = f"CREATE EXT VIEW name AS {select.ad_hoc.view_sql}"
-            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=hint)
+            raise Unsupported("a SELECT that no view answers: ad_hoc is off", hint=f"CREATE EXT VIEW {definition}")
 
     async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
@@ -232,7 +248,7 @@ class Selects:
                 if select.view is not None or self.keeper is None:
                     raise
                 _log.info("an automatic view does not answer: %s", error.message)
-        self._refuse_if_off(select)
+        self._refuse_if_off(f"name AS {select.ad_hoc.view_sql}")
         if view is None and (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
@@ -336,7 +352,7 @@ class Selects:
         if going is None:
             return
         try:
-            if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: _is_partial(ad_hoc, state)):
+            if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: is_partial(ad_hoc, state)):
                 rows = sum(each.rows for each in (await self._deployment.statistics(select.plan.tables)).values())
                 if rows > FULL_ROWS:
                     variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
@@ -475,11 +491,6 @@ class Selects:
 
 def constants(select: ConstantSelect) -> StatementResult:
     return StatementResult(select.columns, tuple(tuple(map(json_value, row)) for row in select.rows))
-
-
-def _is_partial(ad_hoc: AdHoc, state: State) -> bool:
-    after, _ = plan_readers(state, [ad_hoc.definition()], one_domain)
-    return bool(after.planned[ad_hoc.name].reader.key)
 
 
 def _finished(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:

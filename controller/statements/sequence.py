@@ -38,7 +38,7 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
-from migrations.statements.definitions.written import definition_text
+from migrations.statements.definitions.written import definition_text, policy_rows
 from migrations.statements.dml import resolve
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.show import session as session_setting
@@ -53,6 +53,7 @@ from migrations.statements.statement import (
     SelectStatement,
     ShowCreate,
     Shown,
+    ShowPolicies,
     ShowProcesslist,
     ShowQueries,
     ShowTables,
@@ -111,11 +112,11 @@ class Statements:
         """Definitions that follow one another are one migration, planned jointly."""
         with self.running.entered(hidden(sql)):
             began = asyncio.get_running_loop().time()
-            if session.rights is not None:
+            if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
             if not params and _READS.match(sql):
                 async with within(self._deployment.budget, began):
-                    found = await self._selects.recognised(sql, token or {})
+                    found = await self._selects.recognised(sql, token or {}, session)
                 if found is not None:
                     result, read = found
                     return [result], _moved(latest((token or {}, read)), token)
@@ -125,12 +126,12 @@ class Statements:
         """:raises LimitExceeded: with the limit's name. :raises Unauthenticated, Forbidden: the session may not do all
         that the text says; that is found out before any of it is done."""
         await self.texts.check(sql)
-        if session.rights is not None:
+        if session.claims or session.claimed or session.rights is not None:
             for prepared in await self.texts.statements(sql):
-                if self.texts.is_left(prepared.parsed.sql):
-                    session.check_all(await self.texts.aside(partial(prepared.needed, self._deployment.state.catalog)))
-                else:
-                    session.check_all(prepared.needed(self._deployment.state.catalog))
+                needed = partial(prepared.needed, self._deployment.state.catalog)
+                rights, tables = await self.texts.aside(needed) if self.texts.is_left(prepared.parsed.sql) else needed()
+                session.check_all(rights)
+                session.check_unfiltered(tables)
 
     async def _performed(
         self, sql: str, params: Sequence[Any], token: Clock | None, began: float, session: Caller
@@ -142,7 +143,7 @@ class Statements:
             done = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
             if done is None and len(sql) > VERY_LONG:
                 async with within(budget, began) if reads else nullcontext():
-                    done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock))
+                    done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock, session))
             if done is not None:
                 return [done], _moved(clock, token)
         async with within(budget, began) if reads else nullcontext():
@@ -170,7 +171,7 @@ class Statements:
                     whole = sql if len(statements) == 1 else ""
                     statement = statements[number]
                     if statement.parsed.account is None and assignments(statement.parsed):
-                        one = partial(self._set, statement.parsed, given, clock, variables)
+                        one = partial(self._set, statement.parsed, given, clock, variables, session)
                     else:
                         if statement.variables:
                             statement = PreparedStatement(with_variables(statement.parsed, variables))
@@ -201,9 +202,11 @@ class Statements:
             raise SchemaChanged(operation.table)
         return await self._write(WriteStatement(operation), clock)
 
-    async def _select_alone(self, sql: str, params: Sequence[Any], clock: Clock) -> StatementResult | None:
+    async def _select_alone(
+        self, sql: str, params: Sequence[Any], clock: Clock, session: Caller
+    ) -> StatementResult | None:
         """A very long text that is a single SELECT, or EXPLAIN of one. None: it is something else."""
-        done = await self._selects.answer_alone(sql, params, clock)
+        done = await self._selects.answer_alone(sql, params, clock, session)
         match done:
             case None:
                 return None
@@ -219,6 +222,8 @@ class Statements:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it. ``whole`` is the text
         that was sent, where it is this statement alone."""
         sql = prepared.parsed.sql
+        if self._deployment.state.catalog.policies:  # They may have come since the text was checked.
+            session.check_unfiltered(prepared.needed(self._deployment.state.catalog)[1])
         if prepared.parsed.account is not None:
             return await self._account(prepared.parsed.account, session)
         if prepared.is_write and not params and self.texts.is_long(sql) and "select" not in sql.lower():
@@ -226,14 +231,14 @@ class Statements:
             if alone is not None:
                 return alone
         if prepared.fills:
-            return await self._make_of_select(prepared.parsed, params, clock)
+            return await self._make_of_select(prepared.parsed, params, clock, session)
         statement = await self._interpreted(prepared, params)
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock)
             case PendingWrite(subqueries=subqueries):
                 catalog = self._deployment.state.catalog
-                answers = [await self._selects.values(select, clock) for select in subqueries]
+                answers = [await self._selects.values(select, clock, session) for select in subqueries]
                 columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
                 written = resolve(statement, rows, columns, self.texts.limits.max_subquery_rows)
                 table = written.operation.table.lower()
@@ -242,16 +247,16 @@ class Statements:
                     return await self._one(prepared, params, clock, whole, session)
                 return await self._write(written, clock)
             case ChosenWrite():
-                return await self._choose(statement, clock)
+                return await self._choose(statement, clock, session)
             case SelectStatement():
                 is_learnt = bool(whole) and statement.query is prepared.parsed.expression
-                sent = SentSelect(whole or statement.sql, statement, is_learnt)
+                sent = SentSelect(whole or statement.sql, statement, is_learnt, session)
                 result, read = await self._selects.answer(sent, clock)
                 clock.update(latest((clock, read)))
                 return result
             case ConstantSelect():
                 return constants(statement)
-            case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist():
+            case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist() | ShowPolicies():
                 return await self._show(statement, session)
             case Kill(number=number):
                 await self.lists.stop(number)
@@ -265,7 +270,7 @@ class Statements:
                 return _texts("plan", self._deployment.explain(view).split("\n"))
             case Explain(target=SelectStatement() as select, analyze=analyze):
                 if analyze:
-                    told, read = await self._selects.analyze(select, clock)
+                    told, read = await self._selects.analyze(select, clock, session)
                     clock.update(latest((clock, read)))
                 else:
                     told = await self._selects.explain(select)
@@ -275,26 +280,28 @@ class Statements:
             case _:
                 raise AssertionError(f"{statement} is a definition")
 
-    async def _make_of_select(self, parsed: Parsed, params: Sequence[Any], clock: Clock) -> StatementResult:
+    async def _make_of_select(
+        self, parsed: Parsed, params: Sequence[Any], clock: Clock, session: Caller
+    ) -> StatementResult:
         """The SELECT first, so that nothing is made where it fails."""
         state, now = self._deployment.state, self._deployment.now()
         given = scalars(check_params(parsed, params))
         select = selected.asked(parsed, state.catalog, given, now)
         if select is None:
             return StatementResult(done=deed(parsed))
-        columns, rows = await self._selects.values(select, clock)
+        columns, rows = await self._selects.values(select, clock, session)
         text, made = selected.made(parsed, self._deployment.state.catalog, columns, rows, now)
         await self._deployment.run(RecipeEntry((text,)), parsed.sql, rows=made)
         return StatementResult(rows_affected=len(made.rows), done=deed(parsed))
 
-    async def _choose(self, statement: ChosenWrite, clock: Clock) -> StatementResult:
+    async def _choose(self, statement: ChosenWrite, clock: Clock, session: Caller) -> StatementResult:
         """Find the rows, then write them; anew where other writes came to them between.
 
         :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
         """
         deadline, schemas = monotonic() + CHOOSING_SECONDS, [table.schema for table in statement.tables]
         while True:
-            columns, rows = await self._selects.found(statement.select, clock)
+            columns, rows = await self._selects.found(statement.select, clock, session)
             for schema in schemas:
                 if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
                     raise SchemaChanged(schema.name)
@@ -329,7 +336,9 @@ class Statements:
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 
-    async def _set(self, parsed: Parsed, params: Sequence[Any], clock: Clock, variables: Variables) -> StatementResult:
+    async def _set(
+        self, parsed: Parsed, params: Sequence[Any], clock: Clock, variables: Variables, session: Caller
+    ) -> StatementResult:
         """SET of user variables. All values are computed before any is set, as in MySQL."""
         session_setting(parsed)
         made, at = dict[str, Value](), 0
@@ -342,7 +351,7 @@ class Statements:
                 rows = list(statement.rows)
             else:
                 assert isinstance(statement, SelectStatement)
-                _, rows = await self._selects.values(statement, clock)
+                _, rows = await self._selects.values(statement, clock, session)
             ((made[name],),) = rows
         variables.update(made)
         return StatementResult()
@@ -372,6 +381,9 @@ class Statements:
                 told = await self.lists.queries()
                 rows = [tuple(asdict(each).values()) for each in told.found]
                 rows += [(_missing(each), None, None, None, None, each.why, None) for each in told.missing]
+            case ShowPolicies(table=table):
+                catalog = self._deployment.state.catalog
+                rows = [row for row in policy_rows(catalog, table) if session.may(None, row[1])]
             case ShowProcesslist(full=full):
                 rows = _processes(await self.lists.running(), full)
             case _:

@@ -38,12 +38,26 @@ class Privilege(StrEnum):
     """Status, metrics, and the whole dataflow."""
     ARCHIVE = "ARCHIVE"
     """Bring the archive up to now."""
+    BYPASS_POLICIES = "BYPASS POLICIES"
+    """Rows as no policy of their table restricts them, unless the request has claims."""
+    SET_CLAIMS = "SET CLAIMS"
+    """Say for whom a request is: what policies compare."""
     GRANT_OPTION = "GRANT OPTION"
 
 
 EVERYTHING = "*"
 """All tables and views, and the deployment."""
-WHOLE = frozenset((Privilege.QUERY, Privilege.CREATE_USER, Privilege.PROCESS, Privilege.METRICS, Privilege.ARCHIVE))
+WHOLE = frozenset(
+    (
+        Privilege.QUERY,
+        Privilege.CREATE_USER,
+        Privilege.PROCESS,
+        Privilege.METRICS,
+        Privilege.ARCHIVE,
+        Privilege.BYPASS_POLICIES,
+        Privilege.SET_CLAIMS,
+    )
+)
 """Privileges that are about the deployment, and so on ``*`` only."""
 ALL = frozenset(Privilege) - {Privilege.GRANT_OPTION}
 ALL_WORDS = ("ALL", "ALL PRIVILEGES")

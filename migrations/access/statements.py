@@ -81,6 +81,21 @@ def _written_tables(node: exp.Expr) -> dict[str, exp.Expr]:
     return {each.alias_or_name.lower(): each for each in tables if isinstance(each, exp.Table)}
 
 
+def changed_tables(node: exp.Expr) -> set[str]:
+    """The names, in lower case, of the tables whose rows an INSERT, UPDATE, DELETE or TRUNCATE may change: all that an
+    UPDATE or DELETE names beside one another, if it does not say which of them."""
+    if isinstance(node, exp.Insert):
+        return {_target(node.this).name.lower()}
+    if isinstance(node, exp.TruncateTable):
+        return {each.name.lower() for each in node.expressions}
+    tables = _written_tables(node)
+    if isinstance(node, exp.Update):
+        named = {item.this.table.lower() for item in node.expressions if isinstance(item, exp.EQ)}
+        return {each.name.lower() for name, each in tables.items() if name in named or "" in named}
+    listed = node.args.get("tables") or [node.this]
+    return {tables.get(each.alias_or_name.lower(), each).name.lower() for each in listed}
+
+
 def _update(parsed: Parsed, catalog: Catalog) -> set[Right]:
     node = parsed.expression
     tables = _written_tables(node)
@@ -120,6 +135,8 @@ def _create(parsed: Parsed, catalog: Catalog) -> set[Right]:
     node = parsed.expression
     if isinstance(node.this, exp.Index):
         return {Right(Privilege.ALTER, node.this.args["table"].name.lower())}
+    if node.args.get("kind") == "POLICY":
+        return _policy(node)
     made = _target(node.this)
     name = made.name.lower()
     found = {Right(Privilege.CREATE, name)}
@@ -135,6 +152,11 @@ def _create(parsed: Parsed, catalog: Catalog) -> set[Right]:
         Right(Privilege.SELECT, each.this.name.lower()) for each in nodes(node) if isinstance(each, exp.LikeProperty)
     }
     return found | _parents(node)
+
+
+def _policy(node: exp.Expr) -> set[Right]:
+    """Whoever makes or drops one decides who sees which rows."""
+    return {Right(Privilege.ALTER, node.this.name.lower()), Right(Privilege.BYPASS_POLICIES)}
 
 
 def _parents(node: exp.Expr) -> set[Right]:
@@ -164,6 +186,8 @@ def _drop(parsed: Parsed, catalog: Catalog) -> set[Right]:
     if str(node.args.get("kind") or "").upper() == "INDEX":
         clause = node.args.get("cluster")
         return {Right(Privilege.ALTER, clause.this.name.lower() if isinstance(clause, exp.OnProperty) else EVERYTHING)}
+    if node.args.get("kind") == "POLICY":
+        return _policy(node)
     found: set[Right] = set()
     for each in node.args.get("tables") or [node.this]:
         found.add(Right(Privilege.DROP, each.name.lower()))

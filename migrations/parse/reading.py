@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
 from migrations.parse.accounts import AccountStatement, account_statement
 from migrations.parse.grammar import KNOWN, refuse_unknown
+from migrations.parse.policies import PolicyText, policy_statement, refuse_claims
 from migrations.parse.syntax import (
     DIALECT,
     ErrorLevel,
@@ -73,6 +74,8 @@ class Parsed:
     """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
     account: AccountStatement | None = None
     """A statement about accounts, of which sqlglot has no tree."""
+    policy: PolicyText | None = None
+    """What CREATE POLICY and DROP POLICY say (sqlglot's tree has the table alone)."""
 
 
 def parse(sql: str) -> list[Parsed]:
@@ -174,6 +177,8 @@ def makes_of_select(node: exp.Expr) -> bool:
 def deed(parsed: Parsed) -> str:
     """The result of a definition in words: ``table stories created``, ``view v dropped``."""
     tree = parsed.expression
+    if parsed.policy is not None:
+        return f"policy {parsed.policy.name} {'created' if isinstance(tree, exp.Create) else 'dropped'}"
     verbs: dict[type[exp.Expr], str] = {exp.Create: "created", exp.Alter: "altered", exp.Drop: "dropped"}
     named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
     name = named.name if named is not None else ""
@@ -197,10 +202,16 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return [chunk for chunk in chunks if chunk]
 
 
-def _statement(sql: str, tokens: list[Token]) -> Parsed:
+def _of_policy(sql: str) -> exp.Expr:
+    return _statement(sql, DIALECT.tokenize(sql), of_policy=True).expression
+
+
+def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Parsed:
     text = sql[tokens[0].start : tokens[-1].end + 1]
     if (account := account_statement(sql, tokens)) is not None:
         return Parsed(exp.Command(this=tokens[0].text.upper()), text, account=account)
+    if (about := policy_statement(sql, tokens, _of_policy)) is not None:
+        return Parsed(about[0], text, policy=about[1])
     external = _external(tokens)
     if external is not None:
         tokens = [token for token in tokens if token is not external]
@@ -231,6 +242,8 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command)):
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
     refuse_unknown(tree)
+    if not of_policy:
+        refuse_claims(tree, text)
     if duplicates:
         tree.set("alternative", duplicates)
     if ignore:

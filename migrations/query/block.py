@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from domains.errors import SqlError
 from domains.language.expressions import Expression, Field
@@ -14,7 +15,7 @@ from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting, row_of_nothing
 from migrations.query.source import rows_of
-from migrations.query.sources.asked import late_drawn, late_moment, late_placeholder
+from migrations.query.sources.asked import late_claim, late_drawn, late_moment, late_placeholder
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 
@@ -80,12 +81,13 @@ class SelectBlock:
                 found = None if known is None else known(part)
                 if found is not None:
                     return found
-            return self.subqueries().replace(part, lambda inner: self.translate(inner, place, aliases))
+            return self.subqueries().replace(part, partial(self.translate, place=place, aliases=aliases))
 
-        late = late_placeholder(self.stage, lambda part: self.translate(part, place, aliases))
+        inner = partial(self.translate, place=place, aliases=aliases)
+        late, claim = late_placeholder(self.stage, inner), late_claim(self.stage, inner)
         drawn = late_drawn(self.stage) if self.context.drawn else None
         moment = late_moment(self.stage)
-        setting = Setting(replace=replacement, placeholder=late, moment=moment, drawn=drawn, place=place)
+        setting = Setting(replacement, late, moment=moment, claim=claim, drawn=drawn, place=place)
         return fold(scalar(node, self.scope, setting), self.context.constants)
 
     def own(self, node: exp.Expr, place: str, aliases: Replacement | None = None) -> Expression:

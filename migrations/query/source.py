@@ -10,6 +10,7 @@ from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import fold
 from domains.language.types import TableSchema
+from migrations.access.policies import shown_rows
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.correlation import Correlations, outer_columns
@@ -135,13 +136,23 @@ class FromClause:
             return cte
         found = self._known(node.name)
         if isinstance(found, TableSchema):
-            return of_table(found)
+            return self._of_table(found)
         views = self._context.views
         if found.name not in views:
             context = QueryContext(self._context.catalog, views=views, statistics=self._context.statistics)
             view = self._plan(found.relation, context)
             views[found.name] = named_columns(view, found.columns, found.name)
         return marked(views[found.name], (position(node.this),))
+
+    def _of_table(self, schema: TableSchema) -> Relation:
+        """The rows that its policies let through. This is the one place where a plan comes to a base table."""
+        catalog, rows = self._context.catalog, of_table(schema)
+        shown = shown_rows(catalog, schema)
+        if shown is None:
+            return rows
+        found = plain(self._plan(shown, QueryContext(catalog.without_policies(), statistics=self._context.statistics)))
+        assert found.plan.columns[: rows.plan.width] == rows.plan.columns, "a policy leaves columns as they are"
+        return replace(found, key=rows.key, uniques=rows.uniques)
 
     def _known(self, name: str) -> TableSchema | ViewDefinition:
         if name.lower() == "dual":

@@ -16,7 +16,7 @@ from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes
 from migrations.query.expressions.late import has_parameter
-from migrations.query.expressions.moments import HiddenParameter
+from migrations.query.expressions.moments import HiddenParameter, claim_of
 from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish, named_apart
@@ -144,7 +144,7 @@ class PlannedView:
     finish: Finish | None = None
     """What is done to the reader's rows when they are read, where that is anything."""
     hidden: tuple[HiddenParameter, ...] = ()
-    """Behind the ``parameters``, among those of the reader: those that the time of a request fills in."""
+    """Behind the ``parameters``, among those of the reader: those that the time and claims of a request fill in."""
 
 
 def plan_view(
@@ -244,7 +244,7 @@ def _parted(
 ) -> tuple[tuple[Parameter, ...], tuple[HiddenParameter, ...]]:
     """The parameters that clients give, and those that follow from the time."""
     hidden = tuple(
-        HiddenParameter(parameter, p.slot.moment)
+        HiddenParameter(parameter, p.slot.moment, claim_of(p.slot.moment))
         for p, parameter in zip(slots, parameters, strict=True)
         if p.slot.moment is not None
     )

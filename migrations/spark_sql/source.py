@@ -154,6 +154,8 @@ class FromClauseWriter:
             return self._leaf(cte, alias, columns)
         found = self._context.catalog.relation(node.name)
         if isinstance(found, TableSchema):
+            if self._context.catalog.policed([node.name]):
+                raise Unsupported(f'table "{found.title}", which has policies that the judge does not know')
             live = [found.columns[place] for place in found.live()]
             if any(column.type.collation is not None for column in live):
                 raise Unsupported(f'table "{found.name}", whose texts have collations, which the judge does not know')

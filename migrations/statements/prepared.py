@@ -20,6 +20,7 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.types import BOOL, TableSchema, Value
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
+from migrations.access.policies import unfiltered
 from migrations.access.statements import NOTHING, Needed, needed
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, makes_of_select
@@ -214,7 +215,7 @@ class PreparedStatement:
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None
         self._shards = 0
-        self._needed: tuple[Catalog | None, Needed] = None, NOTHING
+        self._needed: tuple[Catalog | None, Needed, tuple[str, ...]] = None, NOTHING, ()
         self.draws = MAY_DRAW.search(parsed.sql) is not None
         """Whether RAND() or UUID() may stand in it, for :func:`~migrations.statements.constants.with_draws`."""
         self.reads = isinstance(parsed.expression, (exp.Query, exp.Describe))
@@ -236,11 +237,12 @@ class PreparedStatement:
             self._shards = catalog.shards
         return statement
 
-    def needed(self, catalog: Catalog) -> Needed:
-        """The rights that it needs; remembered while the catalog stays."""
+    def needed(self, catalog: Catalog) -> tuple[Needed, tuple[str, ...]]:
+        """The rights that it needs, and the tables whose policies it would not apply; remembered while the catalog
+        stays."""
         if self._needed[0] is not catalog:
-            self._needed = catalog, needed(self.parsed, catalog)
-        return self._needed[1]
+            self._needed = catalog, needed(self.parsed, catalog), unfiltered(self.parsed, catalog)
+        return self._needed[1:]
 
     def is_bound_quickly(self, catalog: Catalog) -> bool:
         """Whether it is bound without its tree."""

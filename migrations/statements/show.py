@@ -17,7 +17,7 @@ from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import Argument, at_time, draws_values, value_of
-from migrations.statements.names import known_relation
+from migrations.statements.names import known_relation, known_table
 from migrations.statements.statement import (
     Describe,
     Explain,
@@ -26,6 +26,7 @@ from migrations.statements.statement import (
     SelectStatement,
     ShowCreate,
     Shown,
+    ShowPolicies,
     ShowProcesslist,
     ShowQueries,
     ShowTables,
@@ -53,11 +54,14 @@ def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCrea
         return _chosen(Describe(known_relation(catalog, node.args["target"]).title, full), node, setting)
     if what == "QUERIES":
         return _chosen(ShowQueries(), node, setting)
+    if what == "POLICIES":
+        target = node.args.get("target")
+        return ShowPolicies(None if target is None else known_table(catalog, target).title)
     if what == "PROCESSLIST":
         return _chosen(ShowProcesslist(full), node, setting)
     if what in ("CREATE TABLE", "CREATE VIEW"):
         return _show_create(node, catalog, what)
-    known = "SHOW TABLES, VIEWS, COLUMNS FROM table, CREATE, QUERIES and PROCESSLIST are there"
+    known = "SHOW TABLES, VIEWS, COLUMNS FROM table, CREATE, QUERIES, POLICIES and PROCESSLIST are there"
     raise Unsupported(f"SHOW {what}", hint=known)
 
 

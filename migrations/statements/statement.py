@@ -14,7 +14,7 @@ from domains.language.compile import compile_expression
 from domains.language.expressions import Expression
 from domains.language.types import Column, Row, TableSchema, Value
 from domains.plan.packets import Operation, Stamps
-from migrations.catalog import ViewDefinition
+from migrations.catalog import Policy, ViewDefinition
 from migrations.parse.reading import exp
 from migrations.query.relation import Relation
 from migrations.statements.constants import Argument
@@ -82,6 +82,14 @@ class DropView:
     if_exists: bool = False
     cascade: bool = False
     """Whether the views that read it go too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicies:
+    """The policies that a table is to have from now on: one has come, or gone."""
+
+    table: TableSchema
+    policies: tuple[Policy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +257,25 @@ class ShowProcesslist:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowPolicies:
+    """The policies of a table, or of all."""
+
+    table: str | None
+    where: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("policy", "table", "command", "using", "with_check")
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """Stop a running statement."""
 
     number: int
 
 
-Shown = ShowTables | ShowViews | Describe | ShowQueries | ShowProcesslist
+Shown = ShowTables | ShowViews | Describe | ShowQueries | ShowProcesslist | ShowPolicies
 """Rows of texts, which LIKE and WHERE choose from."""
 
 
@@ -283,6 +303,7 @@ Statement = (
     | DropIndex
     | CreateView
     | DropView
+    | SetPolicies
     | SelectStatement
     | ConstantSelect
     | WriteStatement
@@ -293,6 +314,7 @@ Statement = (
     | Describe
     | ShowQueries
     | ShowProcesslist
+    | ShowPolicies
     | Kill
     | ShowCreate
     | Explain

@@ -91,7 +91,7 @@ class FakeLookup:
         self.types = info.types
         self.stale = False
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
+    def try_page(self, text: Mapping[str, Sequence[str]], asker: Caller = OPEN) -> bytes | BoundLookup:
         key = self._deployment.key_of_text(self.info, text)
         page = self._hit(key)
         return BoundLookup((key,)) if page is None else page
@@ -192,12 +192,28 @@ class FakeDeployment:
             self.lookups.append(kept)
         return kept
 
-    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+    async def page(
+        self,
+        view: str,
+        text: Mapping[str, Sequence[str]],
+        *,
+        token: Clock | None = None,
+        moment: RequestMoment | None = None,
+    ) -> bytes:
         await self._reached(token)
         info = self._view(view)
         return self._fill(info, self.key_of_text(info, text))
 
-    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
+        return ()
+
+    async def fill_page(
+        self,
+        lookup: PreparedLookup,
+        missed: BoundLookup,
+        text: Mapping[str, Sequence[str]],
+        moment: RequestMoment | None = None,
+    ) -> bytes:
         await self._reached(None)
         (key,) = missed.keys
         return self._fill(lookup.info, key)
@@ -288,7 +304,7 @@ class FakeDeployment:
         self._check(schema, key)
         return self._written(schema, f"DELETE FROM {table}", {}, key)
 
-    async def evict(self, view: str, keys: Sequence[Any]) -> int:
+    async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int:
         await self._reached(None)
         info = self._view(view)
         entries = {(info.name, self.key_of_json(info, key)) for key in keys} & self.filled

@@ -109,6 +109,12 @@ STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
         "RENAME TABLE made TO other",
         {(P.ALTER, "made"), (P.DROP, "made"), (P.CREATE, "other"), (P.INSERT, "other")},
     ),
+    (
+        "CREATE POLICY p ON stories USING (author = CURRENT_CLAIM('sub'))",
+        {(P.ALTER, "stories"), (P.BYPASS_POLICIES, "*")},
+    ),
+    ("SHOW POLICIES", set()),
+    ("DROP POLICY p ON stories", {(P.ALTER, "stories"), (P.BYPASS_POLICIES, "*")}),
     ("DROP VIEW v", {(P.DROP, "v")}),
     ("DROP TABLE secrets CASCADE", {(P.DROP, "secrets"), (P.DROP, "words")}),
     ("SHOW TABLES", set()),

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from fake_deployment import FakeDeployment
 
 from controller.access.session import OPEN, Caller
-from controller.deployment import Deployment, PreparedLookup, StatementResult
+from controller.deployment import Deployment, PreparedLookup, RequestMoment, StatementResult
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, StorageFailure
 from domains.plan.packets import Clock
@@ -42,11 +42,17 @@ class SlowDeployment(FakeDeployment):
         if hasattr(self, "given_up"):
             self.given_up.set()
 
-    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+    async def fill_page(
+        self,
+        lookup: PreparedLookup,
+        missed: BoundLookup,
+        text: Mapping[str, Sequence[str]],
+        moment: RequestMoment | None = None,
+    ) -> bytes:
         if os.environ.get("SLOW"):
             print("page begun", flush=True)
             await asyncio.sleep(float(os.environ["SLOW"]))
-        return await super().fill_page(lookup, missed, text)
+        return await super().fill_page(lookup, missed, text, moment)
 
     async def close(self) -> None:
         await super().close()

@@ -39,7 +39,7 @@ def made_short(recipe: Recipe, shards: int = 1) -> Recipe | None:
 def shown(state: State) -> list[object]:
     catalog, flow = state.catalog, state.flow
     tables, views = list(catalog.tables.items()), list(catalog.views.items())
-    return [tables, views, dict(catalog.dropped), replace(flow, variants={}), flow.next_index]
+    return [tables, views, dict(catalog.dropped), dict(catalog.policies), replace(flow, variants={}), flow.next_index]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,17 @@ def shown(state: State) -> list[object]:
                 )
             ],
             4,
+        ),
+        # A policy stays with its table, and a view that was there before it.
+        (
+            [TABLE, "CREATE VIEW w AS SELECT a FROM t", "CREATE POLICY p ON t USING (a = CURRENT_CLAIM('sub'))"]
+            + [f"CREATE EXT VIEW v AS {COUNT} GROUP BY a", "DROP VIEW v"] * 30
+            + ["CREATE POLICY q ON t FOR SELECT USING (b > 1)", "DROP POLICY p ON t", "DROP VIEW w"],
+            6,
+        ),
+        (
+            [TABLE, *["CREATE POLICY p ON t USING (a > 1)", "DROP TABLE t", TABLE] * 20],
+            2,
         ),
         # Its rows may lie on a disk that is away: the next table of the name is another.
         (

@@ -60,13 +60,16 @@ class AsyncConnection:
         if not self._shares:
             await self._http.aclose()
 
-    def session(self, token: str | None = None) -> AsyncConnection:
+    def session(self, token: str | None = None, *, claims: Mapping[str, Any] | None = None) -> AsyncConnection:
         """A connection for one user of a web application: it shares this one's pool, and each of its reads waits for
         its own earlier writes, and no other user's. ``token`` is where the user's last request left off: what
-        ``token`` of that session was. It need not be closed."""
+        ``token`` of that session was. ``claims`` say who the user is, {"sub": 7}: row policies compare them, and the
+        key needs the right SET CLAIMS. It need not be closed."""
         child = AsyncConnection.__new__(AsyncConnection)
         child._http, child._shares = self._http, True
-        child._session = Session(self._session.url, True, token, raw=self._session.raw, proof=self._session.proof)
+        ours = self._session
+        given = ours.claims if claims is None else claims
+        child._session = Session(ours.url, True, token, raw=ours.raw, proof=ours.proof, claims=given)
         return child
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -28,11 +29,21 @@ class Session:
     """Remembers, where asked to, the newest token, and gives it to every read (read-your-writes)."""
 
     def __init__(
-        self, url: str, read_your_writes: bool, token: str | None = None, *, raw: bool = False, proof: str | None = None
+        self,
+        url: str,
+        read_your_writes: bool,
+        token: str | None = None,
+        *,
+        raw: bool = False,
+        proof: str | None = None,
+        claims: Mapping[str, Any] | None = None,
     ) -> None:
-        """``proof``: of who asks, see :func:`proof_of`. Raises BadRequest where ``token`` is none."""
+        """``proof``: of who asks, see :func:`proof_of`; ``claims``: of the user for whom. Raises BadRequest where
+        ``token`` is none, or claims are no JSON."""
         self.url = url
         self.proof = proof
+        self.claims = claims
+        self._claims = {} if claims is None else {"Headrace-Claims": claims_text(claims)}
         self.raw = raw
         self._remembering = read_your_writes
         self._clock: Clock = {} if token is None else tokens.decode(token)
@@ -51,7 +62,7 @@ class Session:
         return headers
 
     def authorization(self) -> dict[str, str]:
-        return {} if self.proof is None else {"Authorization": self.proof}
+        return self._claims if self.proof is None else {"Authorization": self.proof, **self._claims}
 
     def _both(self, token: str | None) -> str | None:
         """The one that a call was given, and what is remembered."""
@@ -88,6 +99,14 @@ class Session:
             ) from error
         except httpx.HTTPError as error:
             raise ConnectionFailed(f"the connection to {self.url} failed: {error}") from error
+
+
+def claims_text(claims: Mapping[str, Any]) -> str:
+    """The header ``Headrace-Claims``, of ASCII alone. Raises BadRequest."""
+    try:
+        return json.dumps(dict(claims), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"claims are not JSON: {error}", hint='{"sub": 7}') from error
 
 
 def proof_of(key: str | None, login: tuple[str, str] | None) -> str | None:

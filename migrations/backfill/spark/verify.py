@@ -200,6 +200,8 @@ class HeldView:
         """The view's query for Spark. Raises Unsupported."""
         if self.head.get("late"):
             raise Unsupported("a part of the query is applied when the view is read; its reader has other rows")
+        if self.head.get("policies"):
+            raise Unsupported("it reads tables with policies, which are not applied in Spark")
         schemas = {schema.name.lower(): schema for schema in self.tables}
         views = {each["name"].lower(): _definition(each) for each in self.head["views"]}
         return judged(Catalog(schemas, views), tables, parse_select(self.head["query"]))

@@ -7,6 +7,7 @@ from domains.language.expressions import Constant, Expression
 from domains.language.functions import FUNCTIONS, call
 from domains.language.functions.temporal.intervals import COMPOUND, OF_TIMES
 from domains.language.types import DATE, TEXT, TIME, Kind
+from migrations.parse.policies import CLAIM
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import integer
 
@@ -142,6 +143,8 @@ def is_drawn(node: exp.Expr) -> bool:
 
 def check(name: str) -> None:
     """:raises Unsupported: the function has another value each time it is asked, is of a session, or is not there."""
+    if name == CLAIM.lower():
+        raise Unsupported(f"{CLAIM}() here", hint=f"column = {CLAIM}('sub') in a policy")
     if name in DRAWN:
         raise Unsupported(
             f"{name.upper()}() in a view, below the outermost SELECT, or here in a write: it has no value to be kept",

@@ -21,7 +21,8 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.temporal.intervals import COMPOUND
 from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
-from migrations.parse.reading import exp, position
+from migrations.parse.policies import is_claim
+from migrations.parse.reading import exp, nodes, position
 from migrations.query.expressions import literals
 
 PARAMETER = "parameter"
@@ -45,13 +46,25 @@ def late_parameter(node: exp.Placeholder, translate: Callable[[exp.Expr], Expres
     elif isinstance(parent, exp.Interval):
         type, name, exact = _interval_type(parent), "interval", True
     elif isinstance(parent, exp.Anonymous) and parent.name.upper() in _DAYS and child is parent.expressions[-1]:
-        type, name, exact = _ANY_INTEGER, "interval", True
+        type, name, exact = ANY_INTEGER, "interval", True
     elif sibling is not None and not isinstance(parent, _TEXTS):
         type = _type_beside(translate(sibling).type)
     if isinstance(sibling, exp.Column):
         name = sibling.name
     key = f":{node.this}" if node.this else str(position(node))
     return parameter_call(key, type, exact=exact), str(node.this or name)
+
+
+def type_beside(node: exp.Expr, translate: Callable[[exp.Expr], Expression]) -> SqlType:
+    """The type of what a call is compared with; TEXT where that is nothing that has one."""
+    child, parent = _surroundings(node)
+    if isinstance(parent, exp.Tuple):
+        sibling = _beside_in_row(child, parent)
+    else:
+        sibling = _sibling(child, parent) if isinstance(parent, _COMPARISONS) else None
+    if sibling is None or any(map(is_claim, nodes(sibling))):
+        return TEXT
+    return _type_beside(translate(sibling).type)
 
 
 def takes_list(node: exp.Placeholder) -> bool:
@@ -84,10 +97,10 @@ def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
 def _interval_type(interval: exp.Interval) -> SqlType:
     """The type of ``INTERVAL ? DAY``, a number, or ``INTERVAL ? HOUR_MINUTE``, a text of several."""
     unit = interval.args.get("unit")
-    return TEXT if unit is not None and unit.name.upper() in COMPOUND else _ANY_INTEGER
+    return TEXT if unit is not None and unit.name.upper() in COMPOUND else ANY_INTEGER
 
 
-_ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
+ANY_INTEGER = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**64 - 1)
 """The type of a ``?`` beside an integer: a column's own bounds are those of what it stores, and -1 may be added to any.
 """
 
@@ -107,7 +120,7 @@ def _beside_in_row(child: exp.Expr, row: exp.Tuple) -> exp.Expr | None:
 def _type_beside(type: SqlType) -> SqlType:
     if type.members:
         return TEXT
-    return _ANY_INTEGER if type.kind in (Kind.NULL, Kind.INTEGER) else type
+    return ANY_INTEGER if type.kind in (Kind.NULL, Kind.INTEGER) else type
 
 
 def has_parameter(e: Expression) -> bool:

@@ -1,6 +1,6 @@
 """Which conditions are parameters: ``column = ?`` and its like, told from all other uses of a ``?``.
 
-A moment (``moments.py``) stands wherever a ``?`` does.
+A moment or a claim (``moments.py``) stands wherever a ``?`` does.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from domains.errors import Unsupported
 from domains.language.types import SqlType
 from domains.plan.graph import ParameterKind
+from migrations.parse.policies import is_claim
 from migrations.parse.reading import exp, position, text_of
 from migrations.query.expressions.calls import asks_time, is_drawn
-from migrations.query.expressions.moments import is_moment, moment_of, own_nodes
+from migrations.query.expressions.moments import claim_call, is_moment, moment_of, own_nodes
 from migrations.query.relation import Slot
 
 _KINDS: dict[type[exp.Expr], ParameterKind] = {
@@ -39,10 +40,13 @@ class Comparison:
     operand: exp.Expr
     kind: ParameterKind
     placeholder: exp.Expr
-    """A placeholder or a moment."""
+    """A placeholder, a moment or a claim."""
 
     def slot(self, column: str, type: SqlType) -> Slot:
         """The parameter of a comparison with a column of that name and type."""
+        if is_claim(self.placeholder):
+            claim, name = claim_call(self.placeholder, type)
+            return Slot(name, self.kind, claim.type, (), moment=claim)
         if not isinstance(self.placeholder, exp.Placeholder):
             moment = moment_of(self.placeholder)
             return Slot(text_of(self.placeholder), self.kind, moment.type, (), moment=moment)
@@ -52,12 +56,14 @@ class Comparison:
 
 
 def is_parameterised(node: exp.Expr) -> bool:
-    """Whether a condition has a ``?`` of its own, asks for the time, or draws (those of its subqueries are theirs)."""
-    return any(isinstance(part, exp.Placeholder) or asks_time(part) or is_drawn(part) for part in own_nodes(node))
+    """Whether a condition has a ``?`` or a claim of its own, asks for the time, or draws (those of its subqueries are
+    theirs)."""
+    asks = (asks_time, is_drawn, is_claim)
+    return any(isinstance(part, exp.Placeholder) or any(ask(part) for ask in asks) for part in own_nodes(node))
 
 
 def _is_given(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Placeholder) or is_moment(node)
+    return isinstance(node, exp.Placeholder) or is_claim(node) or is_moment(node)
 
 
 def has_query(node: exp.Expr) -> bool:

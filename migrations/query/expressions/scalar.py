@@ -16,6 +16,7 @@ from domains.language import functions
 from domains.language.expressions import Call, Constant, Expression
 from domains.language.rewriting import fold
 from domains.language.types import BIGINT, DATETIME, DOUBLE, TEXT, Kind, SqlType, decimal_type
+from migrations.parse.policies import is_claim
 from migrations.parse.reading import exp, position, text_of
 from migrations.query.expressions import calls, documents, literals
 from migrations.query.expressions.drawing import drawn_name
@@ -35,6 +36,8 @@ class Setting:
     """The time that NOW() gives, ``2026-01-31 08:00:00``."""
     moment: Callable[[], Expression] | None = None
     """What NOW() is where the time is that of a request to come; without this and ``now`` it is refused."""
+    claim: Callable[[exp.Expr], Expression] | None = None
+    """What CURRENT_CLAIM() is, given the call; without it that is refused."""
     drawn: Callable[[str, SqlType], Expression] | None = None
     """What RAND() and UUID() are, by the name of the call; without it they are refused."""
     place: str = "this place"
@@ -291,6 +294,8 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
     if calls.asks_time(node):
         return _now(name, parts, setting)
+    if setting.claim is not None and is_claim(node):
+        return setting.claim(node)
     if name in calls.DRAWN and setting.drawn is not None:
         seed = seed_of(name, parts)
         return setting.drawn(drawn_name(name, position(node), seed), DOUBLE if name == "rand" else TEXT)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from domains.language.expressions import Expression
 from domains.language.types import Kind, SqlType
 from domains.plan.graph import ParameterKind
+from migrations.parse.policies import is_claim
 from migrations.parse.reading import exp, position
 from migrations.query.expressions.late import late_parameter, parameter_call, takes_list
-from migrations.query.expressions.moments import NOW, NOW_NAME, is_sought, moment_of
+from migrations.query.expressions.moments import NOW, NOW_NAME, claim_beside, is_claimed, is_sought, moment_of
 from migrations.query.expressions.parameters import Comparison, leading_bound, read_comparisons
 from migrations.query.expressions.terms import positions
 from migrations.query.relation import Slot
@@ -48,6 +49,8 @@ def _is_key(comparison: Comparison, operand: Expression) -> bool:
     """Whether rows may be looked up by what is compared. JSON is no key: 1 and 1.0 are equal documents."""
     if not positions(operand) or operand.type.kind is Kind.JSON:
         return False
+    if is_claim(comparison.placeholder):
+        return is_claimed(operand.type)
     moment = None if isinstance(comparison.placeholder, exp.Placeholder) else moment_of(comparison.placeholder)
     return moment is None or is_sought(moment, [operand.type])
 
@@ -60,6 +63,19 @@ def late_moment(stage: SelectStage) -> Callable[[], Expression]:
         if slot not in stage.slots:
             stage.slots.append(slot)
         return NOW
+
+    return placed
+
+
+def late_claim(stage: SelectStage, translate: Translate) -> Callable[[exp.Expr], Expression]:
+    """CURRENT_CLAIM() in an expression of this stage."""
+
+    def placed(node: exp.Expr) -> Expression:
+        call, name = claim_beside(node, translate)
+        slot = Slot(name, ParameterKind.EQUAL, call.type, (), moment=call)
+        if slot not in stage.slots:
+            stage.slots.append(slot)
+        return call
 
     return placed
 

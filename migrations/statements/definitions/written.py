@@ -15,7 +15,7 @@ from typing import assert_never
 from domains.language.collating.collation import BINARY, Collation
 from domains.language.durations import text_of_time
 from domains.language.types import ForeignKey, Kind, TableColumn, TableSchema, Value
-from migrations.catalog import Catalog, ViewDefinition
+from migrations.catalog import Catalog, Policy, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
 from migrations.parse.writing import quote, quoted_text
 from migrations.statements.definitions.foreign_keys import foreign_key_text
@@ -39,7 +39,23 @@ def schema_text(catalog: Catalog) -> str:
             for key in table.foreign_keys
             if key not in first
         ]
-    return "\n\n".join(f"{text};" for text in (*texts, *late, *map(view_text, views)))
+    policies = [policy_text(catalog.tables[table], each) for table, those in catalog.policies.items() for each in those]
+    return "\n\n".join(f"{text};" for text in (*texts, *late, *policies, *map(view_text, views)))
+
+
+def policy_text(schema: TableSchema, policy: Policy) -> str:
+    parts = [f"CREATE POLICY {quote(policy.name)} ON {quote(schema.title)} FOR {policy.command}"]
+    parts += [f"USING ({policy.using})"] if policy.using else []
+    parts += [f"WITH CHECK ({policy.check})"] if policy.check else []
+    return " ".join(parts)
+
+
+def policy_rows(catalog: Catalog, title: str | None) -> Iterator[tuple[str, ...]]:
+    """What SHOW POLICIES shows, of one table or of all."""
+    for name, policies in catalog.policies.items():
+        table = catalog.tables[name]
+        if title in (None, table.title):
+            yield from ((each.name, table.title, each.command, each.using, each.check) for each in policies)
 
 
 def definition_text(relation: TableSchema | ViewDefinition, catalog: Catalog) -> str:

@@ -633,9 +633,9 @@ async def test_a_long_select_is_planned_off_the_event_loop(
 
         monkeypatch.setattr(room, name, noted)
 
-    for name in ("parameterise", "plan_evaluation"):
+    for name in ("parameterise", "plan_evaluation", "plan_readers"):
         on(planning, name)
-    for name in ("plan_evaluation", "plan_readers", "shape_text"):
+    for name in ("plan_evaluation", "shape_text"):
         on(selects, name)
     beside = ChildPool()
     deployment.read_within(SqlLimits(), beside)
