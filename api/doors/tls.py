@@ -76,13 +76,14 @@ class TlsConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport
         self._in, self._out = MemoryBIO(), MemoryBIO()
-        self._ssl: SSLObject = tls.context.wrap_bio(self._in, self._out, server_side=True)
+        self._ssl: SSLObject
+        """From the first bytes on: who only connects costs no more than plainly."""
+        self._began = False
         self._established = False
-        self._handshaking = False
+        self._step: asyncio.Future[bool] | None = None
         """The thread has the SSL object and its buffers, which are for one thread at a time."""
         self._arrived = b""
         """Meanwhile."""
-        self._began = False
         self._timer: asyncio.TimerHandle | None = None
         self._unsent: deque[memoryview] = deque()
         """What the door has written and is not encrypted: before the handshake, or while the socket is full."""
@@ -112,25 +113,26 @@ class TlsConnection(asyncio.Protocol):
             self._in.write(data)
             self._decrypt()
             return
-        if not self._began and data[0] != HANDSHAKE_RECORD:
-            self._say_plainly()
-            return
-        self._began = True
+        if not self._began:
+            if data[0] != HANDSHAKE_RECORD:
+                self._say_plainly()
+                return
+            self._began = True
+            self._ssl = self._tls.context.wrap_bio(self._in, self._out, server_side=True)
         self._arrived += data
-        if not self._handshaking:
+        if self._step is None:
             self._go_on()
         elif len(self._arrived) > HELD_MAX:
             self._socket.pause_reading()
 
     def _go_on(self) -> None:
         self._take_held()
-        self._handshaking = True
-        step = self._loop.run_in_executor(self._tls.thread, _handshake, self._ssl)
-        step.add_done_callback(self._has_gone_on)
+        self._step = self._loop.run_in_executor(self._tls.thread, _handshake, self._ssl)
+        self._step.add_done_callback(self._has_gone_on)
 
     def _has_gone_on(self, step: asyncio.Future[bool]) -> None:
-        self._handshaking = False
-        if step.cancelled():  # The server has ended.
+        self._step = None
+        if step.cancelled():  # The client has gone, or the server is going.
             return
         error = step.exception()
         if self._socket.is_closing():
@@ -152,7 +154,11 @@ class TlsConnection(asyncio.Protocol):
     def _establish(self) -> None:
         self._established = True
         self._stop_timer()
-        given = self._ssl.getpeercert()
+        try:
+            given = self._ssl.getpeercert()
+        except ValueError as error:  # A name that is no text.
+            self._fail(str(error))
+            return
         if given:
             self._door.certificate = PeerCertificate.of(given)
         self._take_held()
@@ -167,7 +173,7 @@ class TlsConnection(asyncio.Protocol):
             self._tls.admission.count(FAILED)
         self._closing = True
         self._stop_timer()
-        if self._handshaking or not self._began:
+        if self._step is not None or not self._began:
             self._socket.abort()
         else:
             self._socket.close()
@@ -233,6 +239,8 @@ class TlsConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._stop_timer()
+        if self._step is not None:
+            self._step.cancel()  # It is not computed any more, if it has not begun.
         self._unsent.clear()
         self._unsent_size = 0
         self._door.connection_lost(exc)
@@ -331,7 +339,7 @@ class TlsConnection(asyncio.Protocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sslcontext":
-            return self._ssl.context
+            return self._tls.context
         return self._socket.get_extra_info(name, default)
 
 
