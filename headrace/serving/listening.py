@@ -79,6 +79,7 @@ def check_exposed(listening: socket.socket, settings: Settings, *, accounts: boo
         _log.warning("whoever reaches %s may read, write and drop everything: there are no accounts (--insecure)", host)
         return
     place = f"--data {settings.data}" if settings.zookeeper is None else f"--zookeeper {settings.zookeeper}"
+    place += "" if settings.secret_file is None else f" --secret-file {settings.secret_file}"
     raise StartFailed(
         f"whoever reaches {host} could read, write and drop everything: there are no accounts",
         hint=f"make an administrator first (headrace admin NAME {place}); or listen on 127.0.0.1; or say --insecure",

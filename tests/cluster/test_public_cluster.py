@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -35,7 +36,9 @@ def test_it_wants_an_account_and_speaks_tls(
     assert elsewhere[1] in errors
     assert "--insecure" in errors
 
-    made = CliRunner().invoke(app, ["admin", "ann", *elsewhere], input="a long password\n")
+    told = re.search(r"headrace admin NAME (.*?)\)", errors)
+    assert told is not None
+    made = CliRunner().invoke(app, ["admin", "ann", *told[1].split()], input="a long password\n")
     assert made.exit_code == 0, made.output
     running = launch(*public, "--tls-client-ca", str(authority.path)).serves()
     assert running.url.startswith("https://127.0.0.1:")
