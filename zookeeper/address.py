@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
+from ipaddress import ip_address
 
 from zookeeper.errors import AuthorityError
 
@@ -26,6 +27,14 @@ class Address:
 
     def __str__(self) -> str:
         return ",".join(joined(host, port) for host, port in self.hosts) + self.path
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine reach that address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def joined(host: str, port: int) -> str:

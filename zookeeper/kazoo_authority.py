@@ -32,7 +32,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from zookeeper.address import Address, Finding, joined, parse_address, probe
+from zookeeper.address import Address, Finding, is_loopback, joined, parse_address, probe
 from zookeeper.authority import SESSION_TIMEOUT, START_SECONDS, ClusterAuthority
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
 from zookeeper.secret import Secret, secret_of
@@ -73,6 +73,7 @@ class KazooSession:
         self.timeout = timeout
         self.id = 0
         self._hosts = address
+        self.is_private = not address.path and all(is_loopback(host) for host, _ in address.hosts)
         hosts = address.hosts if len(address.hosts) > 1 else address.hosts * ATTEMPTS
         self._client = KazooClient(
             hosts=str(replace(address, path="", hosts=hosts)),

@@ -206,6 +206,7 @@ class MemorySession:
     """See :class:`zookeeper.session.Session`, which it implements."""
 
     address = "memory"
+    is_private = False
 
     def __init__(self, server: MemoryZooKeeper) -> None:
         self.timeout = server.timeout

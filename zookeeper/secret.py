@@ -183,6 +183,9 @@ class ZnodeGuard:
     async def protect(self) -> None:
         """All znodes: those that were open before there was a secret, or were made with an earlier one too. Raises
         AuthorityError."""
+        with suppress(AccessRefused):  # It is another one's.
+            if self._session.is_private and {*await self._session.children("/")} <= {self._root[1:], "zookeeper"}:
+                await self._session.protect("/")  # Nobody else may fill it.
         with suppress(AccessRefused):  # It is another deployment's.
             if await self._session.children(self._root) == [self._deployment]:
                 await self._session.protect(self._root)  # Else others, who have no secret, have to get in.

@@ -59,6 +59,9 @@ class Session(Protocol):
     id: int
     """The id of the present session; another one after it was lost."""
 
+    is_private: bool
+    """Whether it is a ZooKeeper for this machine alone, and all of it is meant: what is in it is the deployment's."""
+
     @property
     def connected(self) -> bool: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from headrace.serving.last_words import perhaps_unheard
 from headrace.settings import Settings
 from headrace.sizes import format_size, several
 from worker.service.system import end_with_parent
+from zookeeper.address import is_loopback
 from zookeeper.secret import FILE
 
 if TYPE_CHECKING:
@@ -122,14 +122,6 @@ def check_secret(settings: Settings) -> None:
             f'at "{settings.host}" whoever reaches this process could command it: it has no secret',
             hint="--secret-file FILE, the same on all machines: docs/security.md",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only processes of this machine reach that address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_part(settings: Settings, supervised: bool = False) -> None:

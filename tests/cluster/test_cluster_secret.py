@@ -25,6 +25,7 @@ from worker.wire import connection as wire
 from worker.wire.frames import framed
 from worker.wire.proof import ANSWER_BYTES, MAGIC, Asking
 from worker.wire.vocabulary import PROTOCOL
+from zookeeper.errors import AccessRefused
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.secret import FILE, Secret
 from zookeeper.session import NoNode
@@ -173,6 +174,12 @@ async def reads(running: Running) -> list[str]:
 
 async def test_zookeeper_shows_a_stranger_nothing(running: Running) -> None:
     assert await reads(running) == []
+    theirs = KazooAuthority(running.zookeeper(), "main").session
+    await theirs.start()
+    for act in (theirs.create("/mine", b""), theirs.delete("/headrace"), theirs.protect("/"), theirs.children("/")):
+        with pytest.raises(AccessRefused):
+            await act
+    await theirs.close()
     assert running.secret is not None
     assert await enters(running, running.secret)
     assert not await enters(running, Secret(None, (secrets.token_hex(32),)))
