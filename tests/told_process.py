@@ -87,6 +87,8 @@ class ToldProcess:
         self.popen.kill()
         self.popen.wait()
         self._reader.join(SECONDS)
+        if self._errors.closed:
+            return  # Once more: by the test, and after it.
         said = "".join(self.lines) + self.errors()
         assert self.popen.stdout
         self.popen.stdout.close()
