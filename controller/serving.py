@@ -360,7 +360,7 @@ class Serving(ABC):
 
     def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
         catalog = self.state.catalog
-        return catalog.policed(written_through(catalog, [name]) if written else [name])
+        return catalog.policed([name, *(written_through(catalog, [name]) if written else ())])
 
     async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int:
         lookup = self.prepare(view)

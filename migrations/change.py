@@ -28,8 +28,8 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
 from migrations.statements.definitions.parts import as_whole_keys
-from migrations.statements.definitions.policies import refuse_policies
 from migrations.statements.interpret import interpret_one, split
+from migrations.statements.policies.defining import refuse_policies
 from migrations.statements.statement import (
     AlterTableStatement,
     CreateIndex,

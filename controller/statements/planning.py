@@ -37,8 +37,8 @@ from migrations.statements.adhoc.shapes_of_selects import (
     verbatim,
 )
 from migrations.statements.constants import Argument
-from migrations.statements.definitions.policies import for_claims
 from migrations.statements.interpret import interpret_one, split
+from migrations.statements.policies.defining import for_claims
 from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget

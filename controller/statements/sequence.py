@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import takewhile
 from time import monotonic
@@ -19,6 +19,7 @@ from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
 from controller.statements.evaluating import within
+from controller.statements.listing import collation_name, column_row
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
@@ -26,20 +27,22 @@ from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, RowsChanged, Unsupported
 from domains.language.coercion import json_value
-from domains.language.collating.collation import BINARY
 from domains.language.compile import compile_predicate
-from domains.language.types import TEXT, Column, Kind, SqlType, TableSchema, Value
+from domains.language.types import TEXT, Column, TableSchema, Value
 from domains.plan.packets import Clock
+from migrations.access.policies import is_checked
 from migrations.access.secrets import hidden
-from migrations.access.statements import recorded
+from migrations.access.statements import changed_tables, recorded
+from migrations.catalog import Catalog
 from migrations.parse.accounts import AccountStatement
-from migrations.parse.reading import Parsed, deed, too_deep
+from migrations.parse.reading import Parsed, deed, exp, too_deep
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
 from migrations.statements.definitions.written import definition_text, policy_rows
 from migrations.statements.dml import resolve
+from migrations.statements.policies.writing import checked_write, chosen_apart
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.show import session as session_setting
 from migrations.statements.statement import (
@@ -140,7 +143,7 @@ class Statements:
         reads = _READS.match(sql) is not None
         if self.texts.is_long(sql):
             clock = dict(token or {})
-            done = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
+            done = await self._deployment.made_anew(partial(self._alone, sql, clock, session, values=not params))
             if done is None and len(sql) > VERY_LONG:
                 async with within(budget, began) if reads else nullcontext():
                     done = await self._deployment.made_anew(partial(self._select_alone, sql, params, clock, session))
@@ -190,8 +193,11 @@ class Statements:
             number += max(1, len(together))
         return results, _moved(clock, token)
 
-    async def _alone(self, sql: str, clock: Clock, *, values: bool = True) -> StatementResult | None:
-        """A long text that is a single write of values. None: it is something else, and has been measured."""
+    async def _alone(self, sql: str, clock: Clock, session: Caller, *, values: bool = True) -> StatementResult | None:
+        """A long text that is a single write of values. None: it is something else, and has been measured; or its rows
+        are to be looked at."""
+        if self._deployment.state.catalog.policies and session.policy_claims is not None:
+            return None
         catalog = self._deployment.state.catalog
         tables = catalog.tables if values else None
         operation = await self.texts.write_of(sql, tables, catalog.shards, self._deployment.now())
@@ -227,9 +233,11 @@ class Statements:
         if prepared.parsed.account is not None:
             return await self._account(prepared.parsed.account, session)
         if prepared.is_write and not params and self.texts.is_long(sql) and "select" not in sql.lower():
-            alone = await self._alone(sql, clock)
+            alone = await self._alone(sql, clock, session)
             if alone is not None:
                 return alone
+        if prepared.is_write and session.policy_claims is not None and self._is_policed(prepared.parsed):
+            return await self._write_checked(prepared, params, clock, session)
         if prepared.fills:
             return await self._make_of_select(prepared.parsed, params, clock, session)
         statement = await self._interpreted(prepared, params)
@@ -294,7 +302,42 @@ class Statements:
         await self._deployment.run(RecipeEntry((text,)), parsed.sql, rows=made)
         return StatementResult(rows_affected=len(made.rows), done=deed(parsed))
 
-    async def _choose(self, statement: ChosenWrite, clock: Clock, session: Caller) -> StatementResult:
+    def _is_policed(self, parsed: Parsed) -> bool:
+        catalog = self._deployment.state.catalog
+        return bool(catalog.policies) and bool(catalog.policed(changed_tables(parsed.expression)))
+
+    async def _write_checked(
+        self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, session: Caller
+    ) -> StatementResult:
+        """A write to a table with policies, by whom they apply to."""
+        node, catalog, now = prepared.parsed.expression, self._deployment.state.catalog, self._deployment.now()
+        session.check_unfiltered(prepared.needed(catalog)[1])
+        assert is_checked(node), "what is not was refused"
+        if isinstance(node, exp.Insert):
+            statement = await self._interpreted(prepared, params)
+            if isinstance(statement, PendingWrite):
+                answers = [await self._selects.values(select, clock, session) for select in statement.subqueries]
+                columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
+                statement = resolve(statement, rows, columns, self.texts.limits.max_subquery_rows)
+            assert isinstance(statement, WriteStatement)
+            return await self._write_as(statement, clock, session, catalog, now)
+        parsed = with_draws(prepared.parsed, drawing_start) if prepared.draws else prepared.parsed
+        return await self._choose(chosen_apart(parsed, catalog, params, now), clock, session, catalog)
+
+    async def _write_as(
+        self, statement: WriteStatement, clock: Clock, session: Caller, catalog: Catalog, now: str
+    ) -> StatementResult:
+        """The write on what policies let it write, which are still those of the catalog that it was made for."""
+        claims = session.policy_claims
+        if claims is not None and self._deployment.state.catalog.policies != catalog.policies:
+            raise SchemaChanged(statement.operation.table)
+        if claims is not None and catalog.policies:
+            statement = replace(statement, operation=checked_write(statement.operation, catalog, claims, now))
+        return await self._write(statement, clock)
+
+    async def _choose(
+        self, statement: ChosenWrite, clock: Clock, session: Caller, catalog: Catalog | None = None
+    ) -> StatementResult:
         """Find the rows, then write them; anew where other writes came to them between.
 
         :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
@@ -306,7 +349,8 @@ class Statements:
                 if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
                     raise SchemaChanged(schema.name)
             try:
-                return await self._write(chosen(statement, columns, rows), clock)
+                write, known = chosen(statement, columns, rows), catalog or self._deployment.state.catalog
+                return await self._write_as(write, clock, session, known, self._deployment.now())
             except RowsChanged:
                 if monotonic() >= deadline:
                     raise
@@ -395,13 +439,13 @@ class Statements:
     def _described(self, name: str, full: bool) -> list[tuple[Any, ...]]:
         relation = self._deployment.state.catalog.relation(name)
         if isinstance(relation, TableSchema):
-            rows = [_column_row(relation, position) for position in relation.live()]
+            rows = [column_row(relation, position) for position in relation.live()]
         else:
             planned = self._deployment.state.planned[relation.name.lower()]
             rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
         if not full:
             return [(field, type.name, *rest) for field, type, *rest in rows]
-        return [(field, type.name, _collation(type), *rest, "", "") for field, type, *rest in rows]
+        return [(field, type.name, collation_name(type), *rest, "", "") for field, type, *rest in rows]
 
 
 def _processes(told: Listing[RunningInfo], full: bool) -> list[tuple[Any, ...]]:
@@ -418,10 +462,6 @@ def _missing(each: MissingProcess) -> str:
     return f'-- missing: what api process "{each.process}" would tell'
 
 
-def _collation(type: SqlType) -> str | None:
-    return (type.collation or BINARY) if type.kind is Kind.TEXT else None
-
-
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
     """Into the error, which of several statements it is about, and what became of the others."""
     if all_of_them == 1:
@@ -431,29 +471,6 @@ def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int)
     others = ["those before are done and stay"] if before else []
     others += ["those after are not done"] if before + failed < all_of_them else []
     error.hint = "; ".join([*([error.hint] if error.hint else []), *others]) or None
-
-
-def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
-    column = schema.columns[position]
-    if position in schema.shown_key:
-        key = "PRI"
-    elif any(position in unique for unique in schema.unique):
-        key = "UNI"
-    else:
-        key = "MUL" if any(position in index for index in schema.indexes) else ""
-    default = "CURRENT_TIMESTAMP" if column.default_now else _written(column.default)
-    extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
-    if column.on_update_now:
-        extra = f"{extra} on update CURRENT_TIMESTAMP".strip()
-    if column.generated is not None:
-        extra = "VIRTUAL GENERATED" if column.virtual else "STORED GENERATED"
-    return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
-
-
-def _written(default: Value) -> str | None:
-    if default is None:
-        return None
-    return f"0x{default.hex().upper()}" if isinstance(default, bytes) else str(default)
 
 
 def _definitions(statements: Sequence[PreparedStatement]) -> list[Parsed]:

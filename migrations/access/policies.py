@@ -4,8 +4,9 @@
 
     reading    query/source.py comes to each base table by ``shown_rows``: views, SELECTs without one, subqueries of
                writes. Claims are parameters that nobody but the session gives (``query/expressions/moments.py``)
-    writing,   is refused by ``unfiltered`` to whom policies apply: no policy is applied there
-    the rest
+    writing    a SELECT chooses the rows of UPDATE and DELETE; ``statements/policies/writing.py`` looks at them, and at
+               new rows, before they are sent
+    the rest   is refused by ``unfiltered`` to whom policies apply: no policy is applied there
 
 A table with a policy shows the rows that one of its policies for SELECT lets through: none, where it has none of these.
 """
@@ -46,25 +47,47 @@ def unfiltered(parsed: Parsed, catalog: Catalog) -> tuple[str, ...]:
     """The tables with policies that a statement comes to otherwise than by a query: their names in SQL, in order."""
     if not catalog.policies or parsed.account is not None:
         return ()
+    if is_checked(parsed.expression):
+        node = parsed.expression
+        reached = () if isinstance(node, exp.Insert) else written_through(catalog, changed_tables(node), type(node))
+        return catalog.policed(reached)
     kind = next((each for each in type(parsed.expression).__mro__ if each in _REACHED), None)
     assert kind is not None, f"{type(parsed.expression).__name__} is a statement that does not say what it comes to"
     return catalog.policed(_REACHED[kind](parsed, catalog))
 
 
-def written_through(catalog: Catalog, names: Iterable[str]) -> set[str]:
-    """Tables, by SQL's names, and those whose rows change with theirs."""
-    pending, seen = {name.lower() for name in names}, set[str]()
+_ACTS = frozenset((Reaction.CASCADE, Reaction.SET_NULL))
+
+
+def written_through(catalog: Catalog, names: Iterable[str], by: type[exp.Expr] = exp.Expr) -> set[str]:
+    """The tables whose rows change with those of tables, by SQL's names: their children, and what is below these.
+    ``by``: an UPDATE or a DELETE, where it is known which."""
+    first = {name.lower() for name in names}
+    pending, looked, reached = set(first), set[str](), set[str]()
     while pending:
-        seen.add(name := pending.pop())
+        looked.add(name := pending.pop())
+        kind = by if name in first and name not in reached else exp.Expr
         table = catalog.named(name)
         if table is None:
             continue
         for other in catalog.tables.values():
             for key in other.foreign_keys:
-                acts = {key.on_delete, key.on_update} & {Reaction.CASCADE, Reaction.SET_NULL}
+                acts = (key.on_delete in _ACTS and kind is not exp.Update) or (
+                    key.on_update in _ACTS and kind is not exp.Delete
+                )
                 if key.enforced and acts and key.parent.lower() == table.name.lower():
-                    pending |= {other.title.lower()} - seen
-    return seen
+                    reached.add(other.title.lower())
+                    pending |= {other.title.lower()} - looked
+    return reached
+
+
+def is_checked(node: exp.Expr) -> bool:
+    """Whether the rows that a statement writes are looked at one by one: a plain INSERT, an UPDATE or DELETE. What
+    becomes of rows that are there already (REPLACE, IGNORE, ON DUPLICATE KEY UPDATE) is known to the engine alone."""
+    if isinstance(node, exp.Insert):
+        others = ("ignore", "conflict", "returning")
+        return node.args.get("alternative") is None and not any(node.args.get(each) for each in others)
+    return isinstance(node, (exp.Update, exp.Delete)) and not node.args.get("ignore")
 
 
 def _queried(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
@@ -73,7 +96,8 @@ def _queried(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
 
 
 def _written(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
-    return written_through(catalog, changed_tables(parsed.expression))
+    changed = changed_tables(parsed.expression)
+    return changed | written_through(catalog, changed)
 
 
 def _made(parsed: Parsed, catalog: Catalog) -> Iterable[str]:

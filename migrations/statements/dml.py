@@ -130,7 +130,7 @@ def write(
     :raises Unsupported: a row would have to move to another shard.
     """
     node = parsed.expression
-    _refuse_clauses(node)
+    refuse_clauses(node)
     if node.args.get("ignore"):
         written = [item.this.name for item in node.expressions if isinstance(item, exp.EQ)]
         refuse_ignoring(catalog, written_table(catalog, _target(node)), written)
@@ -317,7 +317,7 @@ def _names(schema: TableSchema) -> frozenset[str]:
     return frozenset(schema.columns[position].name.lower() for position in schema.live())
 
 
-def _refuse_clauses(node: exp.Expr) -> None:
+def refuse_clauses(node: exp.Expr) -> None:
     verb = "REPLACE" if node.args.get("alternative") == "REPLACE" else node.key.upper()
     target = _target(node)
     if not isinstance(target, exp.Table):

@@ -23,7 +23,8 @@ from migrations.statements.constants import (
     placeholders,
     scalars,
 )
-from migrations.statements.definitions import alter, ddl, policies
+from migrations.statements.definitions import alter, ddl
+from migrations.statements.policies import defining
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
 from migrations.statements.subqueries import literal_node
 
@@ -81,8 +82,8 @@ _DEFINITIONS: dict[tuple[type[exp.Expr], str], Callable[[Parsed, Catalog], State
     (exp.Drop, "TABLE"): ddl.drop_table,
     (exp.Drop, "VIEW"): ddl.drop_view,
     (exp.Drop, "INDEX"): alter.drop_index,
-    (exp.Create, "POLICY"): policies.create_policy,
-    (exp.Drop, "POLICY"): policies.drop_policy,
+    (exp.Create, "POLICY"): defining.create_policy,
+    (exp.Drop, "POLICY"): defining.drop_policy,
 }
 
 

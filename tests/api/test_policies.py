@@ -20,7 +20,7 @@ from controller.access.keeper import Keeper
 from controller.access.passwords import Passwords, new_id
 from controller.embedded.local import LocalDeployment
 from controller.serving import Serving
-from domains.errors import StillInUse, Unsupported
+from domains.errors import SqlError, StillInUse, Unsupported
 from migrations.access.policies import _REACHED
 from migrations.access.rights import Privilege, Rights
 from migrations.access.statements import DECLARED
@@ -105,9 +105,10 @@ STATEMENTS: list[tuple[str, object]] = [
     ("INSERT INTO stories VALUES (2, 7, 'mine') ON DUPLICATE KEY UPDATE title = CONCAT(title, 'x')", 403),
     ("INSERT INTO stories SELECT id + 20, 7, t FROM plain RETURNING title", 403),
     (f"INSERT INTO stories VALUES (9, 7, '{'m' * 30}'){' ' * 2_000}", 403),
-    ("UPDATE stories SET title = 'x'", 403),
-    ("UPDATE stories SET title = 'x' WHERE id = 1", 403),
-    ("UPDATE plain JOIN stories ON stories.id = plain.id SET stories.title = 'x'", 403),
+    ("UPDATE stories SET title = 'x'", 0),
+    ("UPDATE stories SET title = 'x' WHERE id = 1", 0),
+    ("UPDATE IGNORE stories SET title = 'x' WHERE id = 1", 403),
+    ("UPDATE plain JOIN stories ON stories.id = plain.id SET stories.title = 'x'", 0),
     ("DELETE FROM stories WHERE id = 2 RETURNING title", 403),
     ("DELETE stories FROM stories JOIN plain ON plain.id = stories.id", 403),
     ("TRUNCATE TABLE stories", 403),
@@ -320,9 +321,12 @@ async def test_policies_stay_through_a_restart_and_go_with_their_table(served: S
 
 async def test_what_is_refused_by_name(served: Served) -> None:
     deployment = served.deployment
+    await deployment.execute("CREATE TABLE made (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b INT AS (a + 1))")
     for sql, error, told in (
-        ("CREATE POLICY w ON stories FOR UPDATE USING (TRUE)", Unsupported, "FOR UPDATE"),
-        ("CREATE POLICY w ON stories USING (TRUE) WITH CHECK (id > 1)", Unsupported, "WITH CHECK"),
+        ("CREATE POLICY w ON stories FOR SELECT USING (TRUE) WITH CHECK (id > 1)", SqlError, "WITH CHECK"),
+        ("CREATE POLICY w ON stories FOR INSERT USING (TRUE)", SqlError, "FOR INSERT"),
+        ("CREATE POLICY w ON made FOR UPDATE USING (id > 1)", Unsupported, "id"),
+        ("CREATE POLICY w ON made USING (b > 1)", Unsupported, "b"),
         ("CREATE POLICY w ON stories TO app USING (TRUE)", Unsupported, "TO role"),
         ("CREATE POLICY w ON stories AS RESTRICTIVE USING (TRUE)", Unsupported, "RESTRICTIVE"),
         ("CREATE POLICY w ON stories USING (id IN (SELECT 1))", Unsupported, "subquery"),
@@ -382,3 +386,87 @@ async def test_in_several_shards_and_processes(tmp_path: Path, kind: str) -> Non
         assert len((await http.get("/v1/views/Titles", headers=claims(7))).json()["rows"]) == 4
     await app.close()
     await deployment.close()
+
+
+WRITES = """
+CREATE TABLE mails (id INT PRIMARY KEY AUTO_INCREMENT, owner INT, box VARCHAR(9) DEFAULT 'in', body VARCHAR(40),
+  later DATETIME DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP);
+CREATE TABLE labels (id INT PRIMARY KEY, mail INT, FOREIGN KEY (mail) REFERENCES mails (id) ON DELETE CASCADE);
+INSERT INTO mails (id, owner, box, body) VALUES (1, 7, 'in', 'a'), (2, 7, 'out', 'b'), (3, 8, 'in', 'xyzzy c'),
+  (4, 8, 'sent', 'xyzzy d'), (5, NULL, 'in', 'xyzzy e');
+INSERT INTO labels VALUES (1, 3), (2, 1);
+CREATE POLICY own ON mails USING (owner = CURRENT_CLAIM('sub'))
+  WITH CHECK (owner = CURRENT_CLAIM('sub') AND box <> 'sent');
+CREATE POLICY out ON mails FOR SELECT USING (box = 'out')
+"""
+WRITTEN: list[tuple[str, list[Any], object]] = [
+    ("INSERT INTO mails (owner, body) VALUES (7, 'mine')", [], 1),
+    ("INSERT INTO mails (owner, body) VALUES (?, ?)", [7, "mine, too"], 1),
+    ("INSERT INTO mails (owner, body) VALUES (?, ?)", [8, "another's"], 403),
+    ("INSERT INTO mails (owner, body) VALUES (7, 'x'), (8, 'y')", [], 403),
+    ("INSERT INTO mails (body) VALUES ('x')", [], 403),
+    ("INSERT INTO mails (owner, box) VALUES (7, 'sent')", [], 403),
+    ("INSERT INTO mails (owner, body) SELECT owner, 'copied' FROM mails WHERE id < 9", [], 4),
+    ("INSERT INTO mails (owner, body) SELECT 8, 'for eight' FROM mails", [], 403),
+    ("INSERT INTO mails (owner, body) VALUES " + ", ".join(["(7, 'many')"] * 200), [], 200),
+    ("INSERT INTO mails (owner, body) VALUES " + ", ".join(["(8, 'many')"] * 200), [], 403),
+    ("INSERT INTO mails (id, owner, body) VALUES (3, 7, 'taken')", [], 409),
+    ("UPDATE mails SET body = CONCAT(body, '!') WHERE id < 6", [], 2),
+    ("UPDATE mails SET body = ? WHERE id = ?", ["by key", 1], 1),
+    ("UPDATE mails SET body = ? WHERE id = ?", ["by key", 3], 0),
+    ("UPDATE mails SET body = 'x' WHERE body LIKE 'xyz%' OR owner = 8", [], 0),
+    ("UPDATE mails SET owner = 8 WHERE id = 1", [], 403),
+    ("UPDATE mails SET box = 'sent' WHERE id = 1", [], 403),
+    ("UPDATE mails SET body = (SELECT GROUP_CONCAT(body) FROM mails m WHERE m.id IN (3, 4)) WHERE id = 2", [], 1),
+    ("UPDATE mails SET body = 'x' ORDER BY id LIMIT 1", [], 422),
+    ("UPDATE labels JOIN mails ON mails.id = labels.mail SET mails.body = 'joined'", [], 1),
+    ("UPDATE labels SET id = id + 10 WHERE mail IN (SELECT id FROM mails)", [], 1),
+    ("DELETE FROM mails WHERE id IN (3, 4, 5)", [], 0),
+    ("DELETE FROM mails WHERE body = 'many'", [], 200),
+    ("DELETE FROM mails WHERE id = 2 RETURNING id", [], 1),
+    ("DELETE FROM labels", [], 2),
+    ("REPLACE INTO mails (id, owner) VALUES (3, 7)", [], 403),
+    ("INSERT INTO mails (id, owner) VALUES (3, 7) ON DUPLICATE KEY UPDATE owner = 7", [], 403),
+    ("TRUNCATE TABLE mails", [], 403),
+]
+
+
+async def test_writes(closed: Served) -> None:
+    """USING says which rows are there to be written, WITH CHECK which may be; another user's stay as they are."""
+    await closed.done(WRITES.replace(" xyzzy", SECRET), ANN)
+    others = "SELECT id, owner, box, body FROM mails WHERE owner = 8 OR owner IS NULL ORDER BY id"
+    before = await closed.done(others, ANN)
+    for sql, params, wanted in WRITTEN:
+        body = {"sql": sql, "params": params}
+        answer = await closed.http.post("/v1/sql", json=body, headers=SEVEN)
+        about = (sql[:90], answer.text)
+        assert SECRET not in answer.text, about
+        if isinstance(wanted, int) and wanted < 300:
+            assert answer.status_code == 200, about
+            assert answer.json()["results"][-1]["rows_affected"] == wanted, about
+        else:
+            assert answer.status_code == wanted, about
+        assert (await closed.http.post("/v1/sql", json=body, headers=NOBODY)).status_code in (200, 403, 409, 422), about
+        assert await closed.done(others, ANN) == before, about
+    assert await closed.done("SELECT COUNT(*) AS n FROM mails WHERE body LIKE 'xyz%' AND owner = 7", ANN) == [[0]]
+    assert (await closed.sql("DELETE FROM mails WHERE owner = 8", EIGHT)).json()["results"][0]["rows_affected"] == 2
+    for method, body in (("POST", {"rows": [{"owner": 7}]}), ("PATCH", {"key": {"id": 1}, "set": {"owner": 7}})):
+        answer = await closed.http.request(method, "/v1/tables/mails/rows", json=body, headers=SEVEN)
+        assert (answer.status_code, "policies of" in answer.text) == (403, True)
+
+
+async def test_a_write_looks_again_at_rows_that_change_hands_meanwhile(closed: Served) -> None:
+    await closed.done(WRITES, ANN)
+
+    async def handed(sub: int) -> None:
+        for number in range(15):
+            await closed.done(f"UPDATE mails SET owner = {(7, 8)[number % 2]} WHERE id = 1", ANN)
+
+    async def written() -> None:
+        for _ in range(15):
+            answer = await closed.sql("UPDATE mails SET body = CONCAT('by seven ', owner) WHERE id = 1", SEVEN)
+            assert answer.status_code == 200, answer.text
+            body = await closed.done("SELECT body FROM mails WHERE id = 1", ANN)
+            assert body != [["by seven 8"]]
+
+    await asyncio.gather(handed(7), written())

@@ -35,12 +35,10 @@ def create_policy(parsed: Parsed, catalog: Catalog) -> SetPolicies:
     known = catalog.policies.get(schema.name.lower(), ())
     if any(each.name.lower() == text.name.lower() for each in known):
         raise AlreadyExists(f'policy "{text.name}" of table "{schema.title}" exists', hint="DROP POLICY … ON … first")
-    if text.command not in ("ALL", "SELECT") or text.check:
-        what = f"FOR {text.command}" if text.command not in ("ALL", "SELECT") else "WITH CHECK"
-        raise Unsupported(
-            f"CREATE POLICY … {what}",
-            hint="a table with policies is written to with the right BYPASS POLICIES alone: FOR SELECT USING (…)",
-        )
+    if text.check and text.command in ("SELECT", "DELETE"):
+        raise SqlError(f"WITH CHECK of a policy FOR {text.command}, which makes no rows", hint="USING (condition)")
+    if text.using and text.command == "INSERT":
+        raise SqlError("USING of a policy FOR INSERT, which meets no rows", hint="WITH CHECK (condition)")
     policy = Policy(
         checked(text.name, "policy"),
         text.command,
@@ -49,7 +47,14 @@ def create_policy(parsed: Parsed, catalog: Catalog) -> SetPolicies:
         node.args.get("using"),
         node.args.get("check"),
     )
-    _understood(catalog, schema, policy)
+    for read in _understood(catalog, schema, policy):
+        assert isinstance(read, Field)
+        column = schema.columns[read.position]
+        if text.command not in ("SELECT", "DELETE") and (column.generated is not None or column.auto_increment):
+            raise Unsupported(
+                f'a policy FOR {text.command} that reads "{column.name}", which the table makes',
+                hint="FOR SELECT and FOR DELETE may; write the others over columns that are given",
+            )
     return SetPolicies(schema, (*known, policy))
 
 
@@ -105,7 +110,14 @@ def for_claims(catalog: Catalog, claims: Mapping[str, Any]) -> Catalog:
     """The catalog in which policies have the claims of one user as constants."""
     for table, policies in catalog.policies.items():
         scope = Scope.of_table(catalog.tables[table])
-        own = (replace(each, condition=_claimed(each.condition, scope, claims)) for each in policies)
+        own = [
+            replace(
+                each,
+                condition=_claimed(each.condition, scope, claims),
+                checked=_claimed(each.checked, scope, claims),
+            )
+            for each in policies
+        ]
         catalog = catalog.with_policies(table, tuple(own))
     return catalog
 
