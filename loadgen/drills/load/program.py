@@ -64,7 +64,7 @@ def read(view: str, key: int | None, token: str | None = None) -> HttpRequest:
     query = "" if key is None else f"?{PARAMETERS[view]}={key}"
     path = f"/v1/views/{quote(view)}{query}"
     own = "" if token is None else f"headrace-token: {token}\r\n"
-    return HttpRequest(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{own}\r\n".encode(), again=True)
+    return HttpRequest(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{own}\r\n".encode(), again=True)
 
 
 def lookup(view: str, keys: Sequence[int | None]) -> HttpRequest:
@@ -103,4 +103,4 @@ def _post(path: str, body: object) -> HttpRequest:
 
 
 def _body(method: str, path: str, body: object) -> HttpRequest:
-    return HttpRequest(request(method, path, "drill", json.dumps(body, separators=(",", ":")).encode()))
+    return HttpRequest(request(method, path, "localhost", json.dumps(body, separators=(",", ":")).encode()))
