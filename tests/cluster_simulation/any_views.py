@@ -134,11 +134,11 @@ class AnyViews:
         self.count(f"writes {ending.value}")
         if ending is Ending.DONE:
             try:
-                verdict, rows = self._about.consider(write)
+                verdict, changed = self._about.consider(write)
             except Exception:
                 return  # The tables as they are known here lack a column.
             if verdict is not Verdict.REFUSED:
-                self._about.apply(write.table, rows)
+                self._about.apply(changed)
 
     def _values(self, name: str, salt: int) -> list[Any] | None:
         try:
@@ -172,7 +172,8 @@ class AnyViews:
                 places = [at for at, column in enumerate(schema.columns) if not column.dropped]
                 columns = tuple(known[schema.columns[at].name] for at in places)
                 judge.create_table(replace(table, columns=columns))
-                judge.apply(name, {i: tuple(plain(row[at]) for at in places) for i, row in enumerate(stored[name])})
+                rows = {i: tuple(plain(row[at]) for at in places) for i, row in enumerate(stored[name])}
+                judge.apply({name: rows})
         return judge
 
     async def compare(self, client: Client, state: State, judge: Judge, name: str) -> None:
