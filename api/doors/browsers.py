@@ -32,7 +32,7 @@ ADMITTED_MAX = 1_000
 
 READ_HEADERS = ("headrace-types", "location", "retry-after")
 """Answers' headers that a page may read, beside those that it always may."""
-SENT_HEADERS = ("authorization", "content-type", "headrace-token")
+SENT_HEADERS = ("authorization", "content-type", "headrace-claims", "headrace-token")
 PREFLIGHT_SECONDS = 600
 
 

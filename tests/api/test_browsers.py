@@ -137,7 +137,7 @@ async def test_without_a_setting_no_page_of_another_origin_may_call(protocol: An
 
 async def test_pages_of_named_origins_may_call_and_read(protocol: Any) -> None:
     async with served(protocol, origins=[PAGES]) as site:
-        asks = ("access-control-request-headers: authorization, content-type, headrace-token",)
+        asks = ("access-control-request-headers: authorization, content-type, headrace-token, headrace-claims",)
         (answer,) = await site.say(preflight(PAGES, "PATCH", asks), answers=1)
         told = headers_of(answer)
         assert status(answer) == 200
