@@ -114,7 +114,7 @@ class DictMap:
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return ("time", value // timedelta(microseconds=1))
-    return value if value is None or isinstance(value, int | float | str) else ("decimal", str(value))
+    return value if value is None or isinstance(value, int | float | str | bytes) else ("decimal", str(value))
 
 
 class SimulatedDataflow(DataflowThread):
