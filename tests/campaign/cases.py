@@ -62,7 +62,7 @@ _ACTS = {
     "drop view": 1.5,
     "alter": 1.5,
     "ask more": 1.0,
-    "constraint": 2.0,
+    "constraint": 5.0,
     "rename": 0.7,
     "joined": 2.0,
 }
@@ -346,7 +346,7 @@ class _Program:
                 self.tables[table.name] = replace(table, columns=(*table.columns, column))
                 self.found.append(AddColumn(table.name, column))
             return
-        alteration = random_alteration(random, table, next(self._late))
+        alteration = random_alteration(random, table, list(self.tables.values()), next(self._late))
         if alteration is None:
             return
         self.found.append(alteration)
@@ -355,6 +355,11 @@ class _Program:
                 name = "unique" if unique else "indexes"
                 keys = [key for key in getattr(table, name) if key != columns]
                 table = replace(table, **{name: (*keys, columns) if alteration.comes else tuple(keys)})
+            case Reference(_, _, parent) if alteration.comes and alteration.what not in table.references:
+                table = replace(table, references=(*table.references, alteration.what))
+                self.tables[table.name] = table
+                self.tables[parent] = replace(self.tables[parent], is_parent=True)
+                return
             case (name, _) if not isinstance(alteration.what, Reference):
                 checks = [check for check in table.checks if check[0] != name]
                 table = replace(table, checks=(*checks, alteration.what) if alteration.comes else tuple(checks))

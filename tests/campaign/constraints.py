@@ -147,9 +147,12 @@ def _with_reference(random: Random, table: Table, parent: Table, key: tuple[str,
 # --- what comes and goes --------------------------------------------------------------------------------------------
 
 
-def random_alteration(random: Random, table: Table, number: int) -> AlterConstraint | None:
+def random_alteration(random: Random, table: Table, tables: Sequence[Table], number: int) -> AlterConstraint | None:
     """A key, a check or a foreign key that comes or goes; one that goes may have come or gone before."""
-    match random.randrange(5):
+    match random.randrange(8):
+        case 5 | 6 | 7:
+            reference = _late_reference(random, table, tables, number)
+            return AlterConstraint(table.name, reference, comes=True) if reference else None
         case 0 | 1:
             unique = random.random() < 0.5
             known = table.unique if unique else table.indexes
@@ -169,3 +172,29 @@ def random_alteration(random: Random, table: Table, number: int) -> AlterConstra
         case _ if table.references:
             return AlterConstraint(table.name, random.choice(table.references), random.random() < 0.5)
     return None
+
+
+def _declared(column: Column) -> str:
+    """``INTEGER`` is ``INT``."""
+    return column.declared.replace("INTEGER", "INT")
+
+
+def _late_reference(random: Random, table: Table, tables: Sequence[Table], number: int) -> Reference | None:
+    """By a column that is there, whose rows may name none."""
+    if table.spread:
+        return None
+    free = [c for c in table.columns if c.generated is None and c.name not in table.read_columns | table.naming]
+    pairs = [
+        (c, parent.name, key)
+        for parent in tables
+        if not parent.spread
+        for key in _keys(parent)
+        for c in free
+        if len(key) == 1 and _declared(c) == _declared(parent.column(key[0]))
+        if (parent.name, key) != (table.name, (c.name,))
+    ]
+    if not pairs:
+        return None
+    column, parent, key = random.choice(pairs)
+    on_delete, on_update = random.choice(_REACTIONS), random.choice(_REACTIONS)
+    return Reference(f"late{number}_{table.name}", (column.name,), parent, key, on_delete, on_update)

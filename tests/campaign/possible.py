@@ -119,6 +119,11 @@ class Possible:
                 if not comes:
                     return name in known_names
                 is_there = name not in known_names and self._has(table.name, columns)
+                if not is_there or set(columns) & (table.read_columns | table.naming):
+                    return False
+                may_be_null = all(table.column(each).nullable and each not in table.primary_key for each in columns)
+                if "SET NULL" in (operation.what.on_delete, operation.what.on_update) and not may_be_null:
+                    return False
                 return is_there and parent in tables and key in tables[parent].keys
             case (name, condition):
                 is_known = any(each == name for each, _ in table.checks)
