@@ -132,13 +132,21 @@ class SelectStage:
         return Computed(source, tuple(expressions), at), fields
 
     def merge_parameters(self) -> None:
-        """One value that is compared with two columns is one parameter, and the columns are equal."""
+        """One value that is compared with two columns is one parameter, and the columns are equal.
+
+        :raises Unsupported: one came with a source that may be missing: rows without it are not equal, and would go.
+        """
         kept: list[Wide] = []
         for one in self.carried:
             same = next((other for other in kept if _is_same(one, other)), None)
             if same is None:
                 kept.append(one)
-            elif not _makes_equal(one, same):
+                continue
+            nullable = nullable_columns(self._simplified())
+            for each in (one, same):
+                if not each.is_condition and positions(each.expression) & nullable:
+                    raise _on_missing_side(each.slot.name)
+            if not _makes_equal(one, same):
                 self.late.append(late_condition(one))
                 self.slots.append(one.slot)
             else:
@@ -163,10 +171,14 @@ class SelectStage:
         self.merge_parameters()
         if self.matches:
             self._wait_for_matches(self.source)
-        own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
-        source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
+        source = self._simplified()
         self._refuse_nullable(source)
         return source
+
+    def _simplified(self) -> Source:
+        assert self.source is not None
+        own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
+        return simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
 
     def _wait_for_matches(self, source: Source) -> None:
         """What WHERE says of the side that may be missing holds once it is known to be missing.
@@ -218,10 +230,14 @@ class SelectStage:
         if self.missing & nullable:
             names += [slot.name for slot in self.slots]
         if names:
-            raise Unsupported(
-                f'the parameter "{names[0]}" on the side of an outer join that may be missing',
-                hint="use an inner join, or read the two sides as two views",
-            )
+            raise _on_missing_side(names[0])
+
+
+def _on_missing_side(name: str) -> Unsupported:
+    return Unsupported(
+        f'the parameter "{name}" on the side of an outer join that may be missing',
+        hint="use an inner join, or read the two sides as two views",
+    )
 
 
 def asked_columns(source: Source) -> frozenset[int]:

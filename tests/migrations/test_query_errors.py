@@ -45,6 +45,10 @@ UNSUPPORTED = {
         "a parameter that an outer join"
     ),
     "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
+    "SELECT s.id, u.id AS u FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = :n) u ON u.id = s.author "
+    "WHERE s.title = :n": "outer join",  # Not an equality of u.name and s.title, which rows without a user have not.
+    "SELECT s.id, u.id AS u FROM stories s LEFT JOIN (SELECT id FROM users WHERE name > :n) u ON u.id = s.author "
+    "WHERE s.title > :n": "outer join",
     "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
     "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
