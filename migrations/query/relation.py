@@ -28,6 +28,10 @@ from migrations.query.plan import NEVER, RelationalPlan, aggregated, base, disti
 Mark = tuple[int, ...]
 """The place of a ``?``: its place in the text, behind the places of the views that it was inlined through."""
 
+EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
+LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
+UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
+ORDERS = (*LOWER, *UPPER)
 SEVERAL = frozenset(ParameterKind) - {ParameterKind.EQUAL, ParameterKind.LIMIT, ParameterKind.OFFSET}
 """Kinds of parameters that ask for several values of their column at once."""
 

@@ -34,7 +34,7 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike, keys
-from domains.language.types import BIGINT, Value
+from domains.language.types import BIGINT, Kind, Value
 from domains.plan.graph import AggregateCall, AggregateFunction
 from domains.plan.traits import traits_of
 from migrations.parse.reading import exp
@@ -43,6 +43,8 @@ from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.terms import moved
 from migrations.query.plan import aggregated, distinct, projected
 from migrations.query.relation import (
+    LOWER,
+    ORDERS,
     SEVERAL,
     Around,
     Asked,
@@ -55,6 +57,7 @@ from migrations.query.relation import (
     plain,
     refuse_late,
     refuse_late_conditions,
+    require_single,
     settled,
 )
 from migrations.query.sources.tree import Leaf
@@ -144,7 +147,7 @@ class Subqueries:
         if relation.empty is not None:
             _refuse_parameters(relation, "EXISTS of an aggregate without GROUP BY")
             return  # It always has a row.
-        relation, links = self.parted(_keyed(relation), optional=False)
+        relation, links = self.parted(_keyed(_ranged(relation)), optional=False)
         leaf = self._stage.leaf(relation)
         self._stage.cross(leaf, linked(leaf, links))
 
@@ -395,6 +398,22 @@ def _deciding(name: str, is_any: bool, x: Expression, least: Expression, most: E
     if name == "ne":
         return call("or", call("ne", x, least), call("ne", x, most))
     return call(name, x, least if name in ("gt", "ge") else most)
+
+
+def _ranged(relation: Relation) -> Relation:
+    """One row for all that EXISTS is asked with ``column > ?``: some value is above the bound if the greatest is. (Of a
+    row for each value, several would keep the row outside.) Raises Unsupported for other parameters of many values."""
+    several = [c for c in relation.carried if c.slot.kind in SEVERAL]
+    if not several or _is_unique(relation):
+        return relation
+    single = tuple(c for c in relation.carried if c.slot.kind not in SEVERAL)
+    (at, slot), compared = (several[0].column, several[0].slot), relation.plan.columns[several[0].column]
+    if len(several) > 1 or slot.kind not in ORDERS or compared.type.members or compared.type.kind is Kind.JSON:
+        require_single(several, "EXISTS", ())
+    extreme = AggregateCall(AggregateFunction.MAX if slot.kind in LOWER else AggregateFunction.MIN, at, compared.type)
+    summary = _summarised(replace(relation, carried=single), [(extreme, compared.name)])
+    asked = Carried(_position(summary.outputs[0]), slot)
+    return replace(summary, outputs=(), carried=(*summary.carried, asked), empty=None)
 
 
 def _keyed(relation: Relation) -> Relation:

@@ -23,6 +23,10 @@ from migrations.query.finish import Finish, named_apart
 from migrations.query.plan import distinct, emit, projected
 from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
+    EQUALITIES,
+    LOWER,
+    ORDERS,
+    UPPER,
     LateCall,
     QueryContext,
     Relation,
@@ -84,9 +88,6 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
 
 # Parameters get their names: that of their column, unique within the view.
 
-LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
-UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
-
 
 @dataclass(frozen=True, slots=True)
 class PlacedParameter:
@@ -114,16 +115,12 @@ def name_parameters(placed: Sequence[PlacedParameter], columns: Sequence[Column]
 
 def _bound(p: PlacedParameter, placed: Sequence[PlacedParameter]) -> str:
     """The suffix that tells the bounds of one column apart; nothing where there is only one."""
-    if p.slot.named or p.slot.moment is not None or p.slot.kind not in (*LOWER, *UPPER):
+    if p.slot.named or p.slot.moment is not None or p.slot.kind not in ORDERS:
         return ""
     ours, others = (LOWER, UPPER) if p.slot.kind in LOWER else (UPPER, LOWER)
     if not any(o.column == p.column and o.slot.kind in others and o.slot.moment is None for o in placed):
         return ""
     return "_min" if ours is LOWER else "_max"
-
-
-EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
-ORDERS = (*LOWER, *UPPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +258,7 @@ def _sought(
 ) -> tuple[Columns, Columns]:
     """The columns that are the reader's key, and those that are sought within it."""
     equal = _columns_of(slots, EQUALITIES)
-    ranged = tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in equal)
+    ranged = tuple(column for column in _columns_of(slots, ORDERS) if column not in equal)
     hinted = partial_by(written)
     key = equal if hinted is None else _hinted_key(hinted, name, parameters, graph, root)
     return key, (*(column for column in equal if column not in key), *ranged)
@@ -280,9 +277,12 @@ def _range_of(relation: Relation) -> SoughtRange | None:
     plan = relation.plan
     compared = [late_condition(Wide(plan.field(c.column), c.slot)) for c in relation.carried if c.slot.kind in ORDERS]
     found = sought_range((*late.conditions, *compared))
-    if found is not None and any(c.column in found.columns for c in relation.carried if c.slot.kind in EQUALITIES):
+    equal = [c for c in relation.carried if c.slot.kind in EQUALITIES]
+    if found is None or any(c.column in found.columns for c in equal):
         return None
-    return found if late.conditions or (found is not None and begins_with(relation.order, found.columns)) else None
+    if any(is_same_value(c.slot, slot) for c in equal for slot in late.slots):
+        return None  # A reader's parameter is a key or a bound of a range.
+    return found if late.conditions or begins_with(relation.order, found.columns) else None
 
 
 def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
@@ -330,7 +330,7 @@ def is_late(relation: Relation) -> bool:
     """Whether a part of the query is worked out when it is read."""
     late = relation.late
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
-    ranged = {c.column for c in relation.carried if c.slot.kind in (*LOWER, *UPPER)}
+    ranged = {c.column for c in relation.carried if c.slot.kind in ORDERS}
     computed = any(map(has_parameter, shown))
     later = bool(late.conditions or late.matches or late.single) or late.groups is not None or late.distinct
     return later or computed or len(ranged) > 1
@@ -410,7 +410,7 @@ def _keys_and_conditions(
     ranged: int | None = None
     for field, slot in placed:
         assert isinstance(field, Field)
-        if slot.kind in (*LOWER, *UPPER):
+        if slot.kind in ORDERS:
             ranged = field.position if ranged is None else ranged
             if field.position != ranged:
                 conditions.append(late_condition(Wide(field, slot)))

@@ -66,8 +66,12 @@ ASKED = (
     "SELECT id FROM s WHERE (SELECT COUNT(*) FROM v WHERE v.story = s.id AND v.user = ?) = 0 AND score > ?",
     "SELECT author, COUNT(*) AS n FROM s GROUP BY author "
     "HAVING NOT EXISTS (SELECT 1 FROM v WHERE v.user = s.author AND v.vote = ?)",
+    "SELECT id FROM s WHERE EXISTS (SELECT 1 FROM v WHERE v.story = s.id AND v.vote > ?)",
+    "SELECT id, author FROM s WHERE EXISTS (SELECT 1 FROM v WHERE v.story = s.id AND v.vote <= ? AND v.user = ?)",
+    "SELECT b.story FROM b WHERE EXISTS (SELECT 1 FROM v WHERE v.story = b.story AND v.user >= ?) AND b.story > ?",
 )
-"""With parameters that rows may be missing for: an outer join or a subquery is decided when the answer is read."""
+"""With parameters that rows may be missing for: an outer join or a subquery is decided when the answer is read. And for
+which a row may have several that meet a range."""
 
 
 @pytest.mark.parametrize("shards", [1, 3])
