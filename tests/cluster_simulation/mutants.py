@@ -416,13 +416,13 @@ HUNTS = {
     "upqueries-that-fail-are-left": Hunt(("failing_calls",), 600001, 40, is_quick=True, shape={**FAILING, "shards": 3}),
     "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
-    "a-cut-may-be-behind-the-last": Hunt((), 500009, is_quick=True, shape=BACKED_UP),
+    "a-cut-may-be-behind-the-last": Hunt((), 500022, is_quick=True, shape=BACKED_UP),
     "cuts-show-what-comes-later": Hunt((), 700000, is_quick=True, shape={**CROWDED, "faults": 0, "ad_hoc": 1}),
     **dict.fromkeys(
         ("automatic-nodes-survive-their-leader", "numbers-of-automatic-nodes-are-given-again"),
         Hunt(("kill_controller", "expire"), 800000, is_quick=True, shape=AUTOMATIC),
     ),
-    "what-comes-during-a-check-is-not-checked": Hunt((), 900010, is_quick=True, shape=ALTERED),
+    "what-comes-during-a-check-is-not-checked": Hunt((), 900104, is_quick=True, shape=ALTERED),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 
