@@ -153,6 +153,9 @@ def test_a_container_changes_nothing_but_its_data() -> None:
     common = COMPOSE[COMPOSE.index("x-headrace:") : COMPOSE.index("x-headrace-settings:")]
     for line in ("read_only: true", "cap_drop: [ALL]", 'security_opt: ["no-new-privileges:true"]'):
         assert f"  {line}\n" in common
+    assert re.search(
+        r"^ARG BASE=\S+@sha256:[0-9a-f]{64}\nFROM \$BASE$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.M
+    )
     uid = re.search(r"useradd .*--uid (\d+)", (DEPLOY / "Dockerfile").read_text("utf-8"))
     assert uid is not None
     assert f'"/var/lib/headrace:mode=0700,uid={uid[1]},gid={uid[1]}"' in common
