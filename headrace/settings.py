@@ -324,9 +324,9 @@ class Settings(BaseSettings):
     zookeeper: Annotated[str | None, Flag("up", *PARTS, "admin", value="HOSTS")] = Field(
         default=None, description="ZooKeeper's servers: host:port,host:port/path"
     )
-    zookeeper_auth: Annotated[str | None, Flag("up", *PARTS, "admin", value="NAME:PASSWORD")] = Field(
+    zookeeper_auth: str | None = Field(
         default=None, description="name:password that keeps others out of what we keep in ZooKeeper"
-    )
+    )  # Without a flag: others see command lines.
     secret_file: Annotated[Path | None, Flag("up", *PARTS, "admin", value="FILE")] = Field(
         default=None,
         description="file with the deployment's secret, of mode 0600; secret in the data directory, if not given",

@@ -238,7 +238,7 @@ class KazooSession:
             case NoAuthError() | AuthFailedError():
                 return AccessRefused(
                     f'ZooKeeper at "{self.address}" refuses access to "{path}"',
-                    hint="give what the deployment was made with: --secret-file, or --zookeeper-auth name:password",
+                    hint="give what the deployment was made with: --secret-file, or the setting zookeeper_auth",
                 )
             case _ if isinstance(error, GONE):
                 return self._unavailable(changes)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.cluster.supervisor import Up
 
 ZooKeeper = Annotated[str | None, setting_option("zookeeper")]
-Auth = Annotated[str | None, setting_option("zookeeper_auth")]
 SecretFile = Annotated[Path | None, setting_option("secret_file")]
 Deployment = Annotated[str | None, setting_option("deployment")]
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True, help="Stop when standard input ends.")]

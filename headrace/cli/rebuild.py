@@ -19,7 +19,7 @@ from headrace_client.calls import Call, progress
 from headrace_client.encoding import to_json
 from headrace_client.results import Progress
 
-from headrace.cli.cluster import Auth, Deployment, SecretFile, ZooKeeper, check_part
+from headrace.cli.cluster import Deployment, SecretFile, ZooKeeper, check_part
 from headrace.cli.queries import AsJson, Url, connected, watched
 from headrace.cli.serving import Config, setting_option
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
@@ -131,7 +131,6 @@ def state(
         bool, typer.Option("--restore", help="Write the state back into a ZooKeeper that lost it.")
     ] = False,
     zookeeper: ZooKeeper = None,
-    zookeeper_auth: Auth = None,
     secret_file: SecretFile = None,
     data: Data = None,
     deployment: Deployment = None,
@@ -147,8 +146,7 @@ def state(
     """
     from headrace.cluster import kept_state  # Late: it loads the planner.
 
-    given = {"zookeeper": zookeeper, "zookeeper_auth": zookeeper_auth, "deployment": deployment}
-    settings = load(config, **given, secret_file=secret_file, data=data)
+    settings = load(config, zookeeper=zookeeper, deployment=deployment, secret_file=secret_file, data=data)
     check_part(settings)
     act = kept_state.restore if restore else kept_state.save
     try:

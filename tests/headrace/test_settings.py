@@ -107,12 +107,26 @@ def options(command: str) -> set[str]:
 def test_each_setting_has_the_flags_that_are_documented() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `(--[\w-]+)[^`]*`((?: of [^|]*)?) \| `HEADRACE_(\w+)` \|", text, re.M)
-    of_clients = {"key", "tls_ca", "tls_client_cert", "tls_client_key"}  # They have no flag.
-    assert {name for name, *_ in rows} == set(Settings.model_fields) - of_clients
+    without = {"key", "tls_ca", "tls_client_cert", "tls_client_key", "zookeeper_auth"}
+    assert {name for name, *_ in rows} == set(Settings.model_fields) - without
     for name, flag, where, variable in rows:
         assert variable == name.upper()
         for command in re.findall(r"`([\w ]+)`", where):
             assert flag in options(command), f"headrace {command} has no {flag}"
+
+
+def test_no_flag_takes_a_secret() -> None:
+    """Whoever is on the machine sees command lines."""
+    seen = set[str]()
+
+    def walk(command: Any) -> None:
+        for each in getattr(command, "commands", {}).values():
+            walk(each)
+        seen.update(flag for parameter in getattr(command, "params", ()) for flag in parameter.opts)
+
+    walk(typer.main.get_command(app))
+    named = {flag for flag in seen if re.search("key|secret|pass|auth|credential|token", flag)}
+    assert named == {"--tls-key", "--secret-file", "--jwt-keys", "--token"}, "--token is a position that was answered"
 
 
 def test_flags_have_the_types_of_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
