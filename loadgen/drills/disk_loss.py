@@ -146,10 +146,11 @@ async def _destroy(stage: DrillStage, worker: str, lost: frozenset[int]) -> None
 async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
     """Run the operator's command, again until the leader has noticed the loss."""
     deadline = stage.now + WHOLE_SECONDS
+    where = ("--url", stage.cluster.url, "--secret-file", stage.cluster.data / "secret")
     while True:
         try:
             told: list[dict[str, Any]] = json.loads(
-                await headrace("rebuild", "--lost", "--json", "--url", stage.cluster.url, "--by", stage.means["by"])
+                await headrace("rebuild", "--lost", "--json", *where, "--by", stage.means["by"])
             )
             return told
         except DrillFailed:

@@ -18,6 +18,7 @@ from loadgen.drills.stage import LINKS_ONLY, DrillStage, NotPossible, need_progr
 from worker.protocol.messages import Hello
 from worker.wire import codec
 from worker.wire.frames import Cutter, opened
+from worker.wire.proof import ANSWER_BYTES, FIRST_BYTES, PROOF_BYTES
 from zookeeper.server import Ensemble
 
 # ``partition``: one worker runs in a network namespace of its own, and its network is cut silently.
@@ -135,7 +136,8 @@ class Rules:
 
 @dataclass
 class Proxy:
-    """Listens at ``(host, port)`` and connects on to ``target``; both ends of a connection end together."""
+    """Listens at ``(host, port)`` and connects on to ``target``; both ends of a connection end together. The proofs of
+    the deployment's secret come first, and are for the two ends; who connects is in the greeting behind them."""
 
     worker: str
     host: str
@@ -152,12 +154,18 @@ class Proxy:
             self._server.close()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_writer = None
         try:
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+            for come_from, go_to, size in (
+                *((reader, far_writer, FIRST_BYTES), (far_reader, writer, ANSWER_BYTES)),
+                *((reader, far_writer, PROOF_BYTES), (far_reader, writer, PROOF_BYTES)),
+            ):
+                go_to.write(await come_from.readexactly(size))
             first, name = await self._greeting(reader)
             pair = frozenset((self.worker, name))
             if pair in self.rules.severed:
                 return
-            far_reader, far_writer = await asyncio.open_connection(*self.target)
             far_writer.write(first)
             self.rules.opened(pair, writer, far_writer)
             try:
@@ -166,12 +174,13 @@ class Proxy:
                     group.create_task(self._pass_on(far_reader, writer, pair))
             finally:
                 self.rules.closed(pair, writer, far_writer)
-                far_writer.transport.abort()
-        except* (OSError, HeadraceError) as ended:
+        except* (OSError, EOFError, HeadraceError) as ended:
             # One end has gone, so the other one is closed, too.
             _log.debug("a connection to %s ended: %s", self.worker, ended.exceptions[0])
         finally:
             writer.transport.abort()
+            if far_writer is not None:
+                far_writer.transport.abort()
 
     async def _greeting(self, reader: asyncio.StreamReader) -> tuple[bytes, str]:
         """The first bytes, and the name of the worker that sent them."""

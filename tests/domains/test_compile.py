@@ -173,6 +173,7 @@ CONSTANTS = st.one_of(*(values.map(lambda v, t=declared: Constant(v, t)) for dec
 UNITS = st.sampled_from(["SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"]).map(text)
 COMPOUND_UNITS = st.sampled_from(sorted(COMPOUND)).map(text)
 CAST_TARGETS = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME, SqlType(TEXT.kind, "CHAR(2)", 2))
+RETURNED = (BIGINT, DOUBLE, decimal_type(2), TEXT, DATE, DATETIME)
 
 
 PAIRED = ("json_array_append", "json_array_insert", "json_insert", "json_object", "json_replace", "json_set")
@@ -198,6 +199,8 @@ def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
         arguments[0] = draw(COMPOUND_UNITS)
     elif name == "char":
         arguments[0] = text(draw(st.sampled_from(["", "utf8mb4", "utf16"])))
+    elif name == "json_value_as":  # For an empty document, and one that does not fit: of the type that is returned.
+        arguments[2:] = [Constant(None, draw(st.sampled_from(RETURNED)))] * 2
     try:
         return call(name, *arguments)
     except HeadraceError:  # A pattern that is no regular expression is refused where it is planned.

@@ -13,8 +13,10 @@ from loadgen.drills.links import Proxy, Rules
 from worker.protocol.messages import ConnectionLost, Ping, Pong, Role
 from worker.wire.connection import Connection, connect, greeting
 from worker.wire.server import WireServer, serve
+from zookeeper.secret import Secret
 
 HERE = "127.0.0.1"
+SECRET = Secret(None, ("a secret of this test, " * 2,))
 
 
 def answer(connection: Connection, message: Any) -> Any:
@@ -24,7 +26,7 @@ def answer(connection: Connection, message: Any) -> Any:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    server: WireServer = await serve(HERE, 0, "main", answer, name="worker-1", incarnation=1)
+    server: WireServer = await serve(HERE, 0, "main", answer, name="worker-1", incarnation=1, secret=SECRET)
     with listen("127.0.1.1", 0) as free:
         port = free.getsockname()[1]
     proxy = Proxy("worker-1", "127.0.1.1", port, (HERE, server.port), Rules())
@@ -35,7 +37,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 async def connected(proxy: Proxy, name: str, role: Role = Role.WORKER) -> Connection:
-    return await connect(proxy.host, proxy.port, greeting("main", role, name, 1))
+    return await connect(proxy.host, proxy.port, greeting("main", role, name, 1), secret=SECRET)
 
 
 async def test_it_passes_everything_on(proxy: Proxy) -> None:

@@ -39,7 +39,7 @@ def met(asking: Asking, listening: Listening) -> None:
 # --- without a socket -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("role", "door"), product(Role, (Role.WORKER, Role.API, Role.CONTROLLER)))
+@pytest.mark.parametrize(("role", "door"), list(product(Role, (Role.WORKER, Role.API, Role.CONTROLLER))))
 def test_both_ends_prove_a_role(role: Role, door: Role) -> None:
     listening = Listening(OURS, door)
     met(Asking(OURS, role, door), listening)
