@@ -361,7 +361,7 @@ class Deployment(Protocol):
         """The same as ``try_page``, but it fills holes and waits for the token."""
 
     async def fill_page(
-        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, moment: RequestMoment | None = None
+        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, asker: Caller = ANONYMOUS
     ) -> bytes:
         """The page that ``try_page`` of this look-up has just missed for ``text``: filled without another try."""
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.access.keeper import Keeper
-from controller.access.session import OPEN, Caller
+from controller.access.session import ANONYMOUS, OPEN, Caller
 from controller.deployment import (
     REFUSED,
     ArchivedPositions,
@@ -282,11 +282,13 @@ class Serving(ABC):
         return self._filled(missed.lookup.info.name, bind, token, (_own(missed), missed.bounds))
 
     async def fill_page(
-        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, moment: RequestMoment | None = None
+        self, lookup: PreparedLookup, missed: BoundLookup, text: QueryText, asker: Caller = ANONYMOUS
     ) -> bytes:
         assert isinstance(lookup, ViewLookup)
         name = lookup.info.name
-        (page,) = await self._filled(name, lambda binding: [binding.from_text(text, moment)], None, (lookup, [missed]))
+        (page,) = await self._filled(
+            name, lambda binding: [binding.from_text(text, RequestMoment(asker=asker))], None, (lookup, [missed])
+        )
         return page
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:

@@ -424,7 +424,7 @@ class LookupCalls:
         parameters: Mapping[str, Sequence[str]],
         asker: Caller,
     ) -> Typed:
-        found = await self._deployment.fill_page(lookup, missed, parameters, RequestMoment(asker=asker))
+        found = await self._deployment.fill_page(lookup, missed, parameters, asker)
         if lookup.stale:
             return await self._awaited(view, parameters, None, asker)
         return b'{"rows":[' + found + b"]}", lookup.types

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from headrace_client.tokens import merge
 
-from controller.access.session import OPEN, Caller
+from controller.access.session import ANONYMOUS, OPEN, Caller
 from controller.deployment import (
     REFUSED,
     ArchivedPositions,
@@ -212,7 +212,7 @@ class FakeDeployment:
         lookup: PreparedLookup,
         missed: BoundLookup,
         text: Mapping[str, Sequence[str]],
-        moment: RequestMoment | None = None,
+        asker: Caller = ANONYMOUS,
     ) -> bytes:
         await self._reached(None)
         (key,) = missed.keys

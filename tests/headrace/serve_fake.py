@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from fake_deployment import FakeDeployment
 
-from controller.access.session import OPEN, Caller
-from controller.deployment import Deployment, PreparedLookup, RequestMoment, StatementResult
+from controller.access.session import ANONYMOUS, OPEN, Caller
+from controller.deployment import Deployment, PreparedLookup, StatementResult
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled, StorageFailure
 from domains.plan.packets import Clock
@@ -47,12 +47,12 @@ class SlowDeployment(FakeDeployment):
         lookup: PreparedLookup,
         missed: BoundLookup,
         text: Mapping[str, Sequence[str]],
-        moment: RequestMoment | None = None,
+        asker: Caller = ANONYMOUS,
     ) -> bytes:
         if os.environ.get("SLOW"):
             print("page begun", flush=True)
             await asyncio.sleep(float(os.environ["SLOW"]))
-        return await super().fill_page(lookup, missed, text, moment)
+        return await super().fill_page(lookup, missed, text, asker)
 
     async def close(self) -> None:
         await super().close()
