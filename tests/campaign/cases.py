@@ -242,11 +242,14 @@ class _Program:
             self.found.append(CreateView(view, View(name, self._simple(), external=True)))
 
     def _simple(self) -> Query:
-        """What surely is supported: one table's columns by an equality on one of them."""
+        """What surely is supported: one table's columns by an equality on one of them, or all where all are JSON."""
         table = self.random.choice(list(self.tables.values()))
         columns = [column("s", c.name, c.type) for c in table.columns]
         outputs = tuple(Output(term, c.name, aliased=False) for term, c in zip(columns, table.columns, strict=True))
-        key = self.random.choice([each for each in columns if each.type.kind is not Kind.JSON])
+        plain = [each for each in columns if each.type.kind is not Kind.JSON]
+        if not plain:
+            return Select(outputs, (Source("s", stored(table)),))
+        key = self.random.choice(plain)
         parameter = placeholder(Parameter(next(self._parameters), "=", key.type))
         return Select(outputs, (Source("s", stored(table)),), (same(INT, "({0} = {1})", key, parameter),))
 
@@ -354,7 +357,8 @@ class _Program:
             case Key(columns, unique):
                 name = "unique" if unique else "indexes"
                 keys = [key for key in getattr(table, name) if key != columns]
-                table = replace(table, **{name: (*keys, columns) if alteration.comes else tuple(keys)})
+                stays = alteration.comes or (unique and table.is_parent)  # A foreign key may keep it.
+                table = replace(table, **{name: (*keys, columns) if stays else tuple(keys)})
             case Reference(_, _, parent) if alteration.comes and alteration.what not in table.references:
                 table = replace(table, references=(*table.references, alteration.what))
                 self.tables[table.name] = table
