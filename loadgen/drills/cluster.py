@@ -80,6 +80,9 @@ HOST = "127.0.0.1"
 DEPLOYMENT = "main"
 """The default of the setting: a drill's cluster has a ZooKeeper of its own."""
 START_SECONDS = 90.0
+STARTS_MAX = 3
+"""A port that was free a moment ago may be taken by another program before the cluster listens there."""
+IN_USE = "Address already in use"
 STOP_SECONDS = 60.0
 LOOK_AGAIN = 0.05
 ANSWERS = "headrace.api: answers at"
@@ -118,14 +121,22 @@ class DrillCluster:
     async def start(self) -> None:
         """Start it, or start it again on its data; returns when it serves. Raises DrillFailed."""
         self.data.mkdir(parents=True, exist_ok=True)
-        if not self.port:
-            with listen(HOST, 0) as free:
-                self.port = free.getsockname()[1]
-        with (self.data / "up.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(), stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
-            )
-        await self._until_serving()
+        starts = 1 if self.port else STARTS_MAX
+        while True:
+            if not self.port:
+                with listen(HOST, 0) as free:
+                    self.port = free.getsockname()[1]
+            with (self.data / "up.log").open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command(), stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+                )
+            starts -= 1
+            try:
+                return await self._until_serving()
+            except DrillFailed:
+                if not starts or IN_USE not in self._last_words():
+                    raise
+            self.port = 0
 
     def _command(self) -> list[str]:
         program = ["loadgen.drills.supervised", json.dumps(self.special)] if self.special else ["headrace", "up"]
