@@ -15,7 +15,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from base64 import b64decode
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
 
@@ -52,7 +52,7 @@ class HttpAudit:
     def audited(self, call: EndpointCall) -> EndpointCall:
         """The call as it is to be asked: SQL may define something; others are about data."""
         if call.route == SQL or self.log.records_data:
-            return AuditedCall(call.work, call.route, call.times, call.writes, call.privilege, call.admission, self)
+            return AuditedCall(**{**{each.name: getattr(call, each.name) for each in fields(call)}, "audit": self})
         return replace(call, audit=self)
 
     def event(self, kind: AuditKind, session: Caller | None, address: str, **told: Any) -> AuditEvent:

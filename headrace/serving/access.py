@@ -6,7 +6,6 @@ The keys of tokens come from a file, or over HTTPS, which is why this is here: r
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from controller.access.audit_log import AuditLog
 from controller.access.keeper import TokenVerifier
 from headrace.errors import BadRequest
 from headrace.settings import ASYMMETRIC, Settings
+from zookeeper.address import is_loopback
 
 FILE_SECONDS = 5.0
 """Between two looks at a file of keys."""
@@ -150,11 +150,7 @@ def begin_audit(settings: Settings, name: str | None = None) -> AuditLog | None:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    try:
-        is_near = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_near = False
-    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and is_near)):
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
         raise BadRequest(
             f'jwt_keys "{url}" is no https:// URL',
             hint="whoever changes an answer on its way would make tokens; http:// is taken of this machine only",

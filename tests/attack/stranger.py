@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import struct
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import msgpack
@@ -31,17 +30,6 @@ def hello(role: str) -> bytes:
 
 def message(name: str, *fields: object) -> bytes:
     return frame(msgpack.packb((1, (name, *fields)), use_bin_type=True))
-
-
-def said(draw: random.Random) -> AsyncIterator[bytes]:
-    """One conversation: what is sent, piece by piece."""
-    kind = draw.choice(KINDS)
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for each in kind(draw):
-            yield each
-
-    return pieces()
 
 
 def _noise(draw: random.Random) -> list[bytes]:
@@ -99,6 +87,7 @@ def _nothing(draw: random.Random) -> list[bytes]:
     return []
 
 
+# Conversations: what is sent, piece by piece.
 KINDS = (
     *(_noise, _lengths, _greeting, _unannounced, _maps, _nested),
     *(_http, _zookeeper, _four_letters, _drips, _tls, _nothing),
@@ -116,7 +105,7 @@ class Heard:
 
 async def converse(port: int, draw: random.Random, told: tuple[bytes, ...], heard: Heard) -> None:
     """One connection. A fault: an answer that holds one of ``told``, what a stranger must not be told."""
-    pieces = said(draw)
+    pieces = draw.choice(KINDS)(draw)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -124,7 +113,7 @@ async def converse(port: int, draw: random.Random, told: tuple[bytes, ...], hear
     answer = b""
     try:
         with contextlib.suppress(OSError):
-            async for piece in pieces:
+            for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
         with contextlib.suppress(OSError, TimeoutError):

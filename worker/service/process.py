@@ -38,7 +38,7 @@ from worker.wire.peers import Peers
 from worker.wire.server import WireServer, serve
 from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, ForeignDeployment
-from zookeeper.kazoo_authority import authority_of
+from zookeeper.kazoo_authority import AuthoritySettings, authority_of
 from zookeeper.registration import WorkerDescriptor, advertised, check_name
 
 RESERVE = 8 * 2**20
@@ -51,7 +51,7 @@ then, and each goes through a future or two until it is written."""
 _log = logging.getLogger("headrace.worker")
 
 
-class WorkerSettings(ArchiveSettings, Protocol):
+class WorkerSettings(ArchiveSettings, AuthoritySettings, Protocol):
     """A worker's settings; ``headrace.settings`` has all settings."""
 
     @property
@@ -87,22 +87,6 @@ class WorkerSettings(ArchiveSettings, Protocol):
     @property
     def max_automatic_size(self) -> int:
         """Bytes that automatic views may hold together."""
-
-    @property
-    def zookeeper(self) -> str | None: ...
-
-    @property
-    def zookeeper_auth(self) -> str | None: ...
-
-    @property
-    def deployment(self) -> str: ...
-
-    @property
-    def session_timeout(self) -> float: ...
-
-    @property
-    def secret_file(self) -> Path | None:
-        """The deployment's secret."""
 
 
 async def run(settings: WorkerSettings) -> None:
