@@ -313,6 +313,67 @@ class SchemaAnswer(BaseModel):
     sql: str
 
 
+class GraphNode(BaseModel):
+    node: int
+    domain: int = Field(description="Its group")
+    stands_in: list[int] = Field(description="The domains that have a shard of it")
+    operator: str
+    text: str = Field(description="The operator in symbols")
+    view: str | None = Field(description="Whose reader it is")
+    table: str | None = Field(description="The base table that it is")
+    columns: list[ColumnAnswer]
+    materialization: str
+    state: str = Field(description="What it keeps, by which columns")
+    sharding: str | None
+    reason: str | None = Field(description="Why its state is full")
+    keys: int
+    bytes: int
+    deltas: int = Field(description="What it has said to those below it since it was made: rows, each with a weight")
+    shared: bool = Field(default=False, description="With `?view=`: whether other views stand on it, too")
+
+
+class GraphAnswer(BaseModel):
+    domains: list[int]
+    nodes: list[GraphNode]
+    edges: list[dict[str, Json]]
+    links: list[dict[str, Json]]
+
+
+class ViewBox(BaseModel):
+    view: str
+    materialization: str
+    reasons: list[str] = Field(description="Why nodes of it are full")
+    nodes: int
+    shared: int = Field(description="Of these, those that other views stand on, too")
+    keys: int
+    bytes: int
+    deltas: int = Field(description="What its reader was told")
+
+
+class OverviewAnswer(BaseModel):
+    tables: list[dict[str, Json]]
+    views: list[ViewBox]
+    edges: list[dict[str, Json]]
+
+
+class ViewStatsAnswer(BaseModel):
+    view: str
+    materialization: str
+    hits: int = Field(description="In this api process, since the view was prepared there; so are the misses")
+    misses: int
+    hit_rate: float | None
+    miss_milliseconds: float | None = Field(description="Of filling a hole, on average")
+    keys: int
+    bytes: int = Field(description="Of the reader")
+    lag: int | None = Field(description="Only in a cluster: writes that it does not reflect yet")
+    nodes: int
+    shared_nodes: int
+    state_bytes: int = Field(description="Of all nodes that it stands on, base tables not counted")
+    deltas: int
+    deltas_per_write: float | None = Field(description="Of all its nodes, for each delta of its base tables")
+    reasons: list[str]
+
+
 class HealthAnswer(BaseModel):
     status: str
 

@@ -10,7 +10,7 @@ import psutil
 from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import receiver_of, sender_of
-from domains.plan.traits import is_egress, is_ingress, is_reader
+from domains.plan.traits import is_base, is_egress, is_ingress, is_reader
 from migrations.flow.dataflow import Dataflow as Flow
 from migrations.flow.explain import operator_text, sharding_text, state_text
 from migrations.flow.plan import State
@@ -18,8 +18,9 @@ from worker.dataflow.thread import DataflowThread
 from worker.service.status import memory_of
 from worker.service.system import explained_bytes
 
-Held = dict[NodeIndex, tuple[int, int]]
-"""The number of keys and bytes of a node's state, in all its shards."""
+Held = dict[NodeIndex, tuple[int, int, int]]
+"""The number of keys and bytes of a node's state, in all its shards, and of the deltas that it has emitted."""
+UNHELD = (0, 0, 0)
 
 
 LOGGED_CHARACTERS = 200
@@ -136,9 +137,10 @@ def held_by(dataflow: DataflowThread) -> Held:
     held: Held = {}
     for domain in dataflow.domains.values():
         for vertex in domain.vertices.values():
-            keys, size = held.get(vertex.index, (0, 0))
+            keys, size, deltas = held.get(vertex.index, UNHELD)
             own = vertex.indexes.values()
-            held[vertex.index] = (keys + sum(map(len, own)), size + sum(index.bytes for index in own))
+            size += sum(index.bytes for index in own)
+            held[vertex.index] = (keys + sum(map(len, own)), size, deltas + vertex.emitted)
     return held
 
 
@@ -152,13 +154,13 @@ def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
             "operator": type(node.operator).__name__.lower(),
             "text": operator_text(flow, node),
             "view": node.operator.view if is_reader(node.operator) else None,
+            "table": node.operator.table if is_base(node.operator) else None,
             "columns": [{"name": column.name, "type": column.type.name} for column in node.columns],
             "materialization": node.materialization.value if not is_egress(node.operator) else "none",
             "state": state_text(node).strip(),
             "sharding": sharding_text(flow, node.index) or None,
             "reason": node.reason or None,
-            "keys": held.get(node.index, (0, 0))[0],
-            "bytes": held.get(node.index, (0, 0))[1],
+            **dict(zip(("keys", "bytes", "deltas"), held.get(node.index, UNHELD), strict=True)),
         }
         for node in flow.nodes.values()
     ]

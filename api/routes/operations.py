@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from api.dependencies import FOR_ALL, Measuring, Serving, answer, needs
-from api.schemas import HealthAnswer, ReadyAnswer, SchemaAnswer, UnreadyAnswer
+from api.graph import collapsed, part_of
+from api.schemas import GraphAnswer, HealthAnswer, OverviewAnswer, ReadyAnswer, SchemaAnswer, UnreadyAnswer
 from api.statuses import STATUSES
 from api.version import VERSION
 from controller.deployment import ReasonKind, health_of
@@ -64,10 +65,18 @@ async def schema(deployment: Serving) -> Response:
     return answer({"sql": deployment.schema()})
 
 
-@router.get("/v1/graph", response_model=dict[str, Any], dependencies=needs(Privilege.METRICS))
-async def graph(deployment: Serving) -> Response:
-    """The dataflow: domains, nodes, edges, links."""
-    return answer(await deployment.graph())
+@router.get("/v1/graph", response_model=GraphAnswer | OverviewAnswer, dependencies=needs(Privilege.METRICS))
+async def graph(
+    deployment: Serving,
+    view: Annotated[str | None, Query(description="Only what this view's answers are computed by")] = None,
+    by: Annotated[Literal["node", "view"], Query(description="`view`: a box for each table and view")] = "node",
+) -> Response:
+    """The dataflow: domains, nodes, edges, links; or only the tables, the views, and which reads which."""
+    if view is not None:
+        deployment.prepare(view)  # Raises NotFound, with the nearest name.
+    told = await deployment.graph()
+    told = told if view is None else part_of(told, view)
+    return answer(collapsed(told) if by == "view" else told)
 
 
 @router.get(

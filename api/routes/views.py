@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Answered, Asking, Serving, answer, documented, json_body, needs
+from api.graph import stats_of
 from api.schemas import (
     EvictAnswer,
     ExplainAnswer,
@@ -20,6 +21,7 @@ from api.schemas import (
     PageAnswer,
     PagesAnswer,
     ViewsAnswer,
+    ViewStatsAnswer,
 )
 from controller.deployment import RequestMoment, ViewInfo
 from migrations.access.rights import Privilege
@@ -136,6 +138,13 @@ async def explain(view: str, request: Request, deployment: Serving) -> Response:
     if "text/plain" in request.headers.get("accept", ""):
         return Response(tree + "\n", media_type="text/plain")
     return answer({"view": view, "explain": tree})
+
+
+@router.get("/v1/views/{view}/stats", response_model=ViewStatsAnswer, dependencies=needs(Privilege.METRICS))
+async def stats(view: str, deployment: Serving) -> Response:
+    """Hits and misses, what the view holds, and what a miss and a write cost."""
+    name = deployment.prepare(view).info.name
+    return answer(stats_of(name, await deployment.status(), await deployment.graph()))
 
 
 def _view(info: ViewInfo) -> dict[str, Any]:

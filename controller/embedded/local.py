@@ -244,6 +244,7 @@ class LocalDeployment(Serving):
 
     async def status(self) -> dict[str, Any]:
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
+        shown["views"] = self.with_reads(shown["views"])
         shown["health"] = health_of(await self.unready())
         shown["storage_alarms"] += self._reopening.alarms()
         if (building := self.migrator.unbuilt.status()) is not None:

@@ -110,6 +110,7 @@ class ForwardPass(Peek):
                 self._say(vertex, deltas, said)
             elif deltas and vertex not in self._gated:
                 self.deltas[vertex] = deltas
+                vertex.emitted += len(deltas)
                 visited.append(vertex)
 
     def _say(self, vertex: Vertex, deltas: list[Delta], patterns: list[Pattern]) -> None:
@@ -118,6 +119,7 @@ class ForwardPass(Peek):
         self.visited.append(vertex)
         if deltas:
             self.deltas[vertex] = deltas
+            vertex.emitted += len(deltas)
         if patterns:
             self.patterns.setdefault(vertex, []).extend(patterns)
 

@@ -139,6 +139,7 @@ class Vertex:
         "building",
         "children",
         "collations",
+        "emitted",
         "feeds_building",
         "indexes",
         "is_base",
@@ -160,6 +161,8 @@ class Vertex:
         self.parents = parents
         self.children: list[Vertex] = []
         self.rank = rank
+        self.emitted = 0
+        """The number of deltas that it has said to its children so far."""
         self.indexes: dict[Columns, Index] = {}
         self.collations = collations_of(node.columns)
         self.is_base = is_base(node.operator)

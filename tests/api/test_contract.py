@@ -313,6 +313,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/views/{view}/held",
         "POST /v1/views/{view}/evict",
         "GET /v1/views/{view}/explain",
+        "GET /v1/views/{view}/stats",
         "GET /v1/tables",
         "POST /v1/tables/{table}/rows",
         "PATCH /v1/tables/{table}/rows",

@@ -151,6 +151,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
             str(vertex.index): {
                 "keys": sum(map(len, vertex.indexes.values())),
                 "bytes": sum(index.bytes for index in vertex.indexes.values()),
+                "deltas": vertex.emitted,
             }
             for vertex in domain.vertices.values()
         },

@@ -10,7 +10,7 @@ from typing import Any
 from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.deployment import Reason, ReasonKind
-from controller.status import Held, graph_of, readers_of
+from controller.status import UNHELD, Held, graph_of, readers_of
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex, NodeIndex
 from migrations.flow.dataflow import Dataflow
@@ -58,8 +58,9 @@ class Overview:
         for document in (await self._documents()).values():
             for domain in document["domains"]:
                 for index, own in domain["state"].items():
-                    keys, size = held.get(NodeIndex(int(index)), (0, 0))
-                    held[NodeIndex(int(index))] = (keys + own["keys"], size + own["bytes"])
+                    keys, size, deltas = held.get(NodeIndex(int(index)), UNHELD)
+                    total = (keys + own["keys"], size + own["bytes"], deltas + own.get("deltas", 0))
+                    held[NodeIndex(int(index))] = total
         return graph_of(self._directory.state.flow, held)
 
     # --- the report -------------------------------------------------------------------------------------------
