@@ -78,6 +78,8 @@ class Metrics(Collector):
         yield answers
         yield seconds
         shown = self._shown
+        healthy = shown.get("health") == "ok"
+        yield GaugeMetricFamily("headrace_healthy", "1 where health in /v1/status is ok, else 0", value=healthy)
         for name, number in shown.get("counters", {}).items():
             yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
         rest = {key: value for key, value in shown.items() if key not in ("counters", "http") and key not in NAMED}
