@@ -43,6 +43,7 @@ from migrations.statements.statement import SelectStatement
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup
+from worker.service.child_pool import Turn
 
 Answer = TypeVar("Answer")
 
@@ -168,16 +169,18 @@ class SelectPlans:
         self.known_shapes: KnownShapes[PreparedSelect] = KnownShapes()
 
     async def unless_long(self, sql: str, work: Callable[[State], Answer]) -> Answer:
-        """What is done with a text, on the event loop only where that is short.
+        """What is done with a text, on the event loop only where that is short; and then others have their turn.
 
         What comes of it is of the schema of the beginning; whoever evaluates it looks at its tables again.
 
         :raises SchemaChanged: what the text names was altered meanwhile.
         """
-        state = self._deployment.state
-        if not self._texts.is_left(sql):
-            return work(state)
-        found = await self._texts.aside(lambda: work(state))
+        state, turn = self._deployment.state, Turn()
+        if self._texts.is_left(sql):
+            found = await self._texts.aside(lambda: work(state))
+        else:
+            found = work(state)
+            await turn.pause()
         now = self._deployment.state
         if now is not state and not _names_the_same(sql, state.catalog, now.catalog):
             raise SchemaChanged("of the statement")
@@ -207,7 +210,9 @@ class SelectPlans:
     async def prepare(self, sent: SentSelect) -> PreparedSelect:
         """The full way: what to read it with, which is learnt where its text alone tells that."""
         state = self._deployment.state
-        select = await self.unless_long(sent.sql, lambda state: self.prepared(self.statement_of(sent, state), state))
+        known = sent.statement is not None and self._known_by_tree(sent.statement, state) is not None
+        text = "" if known else sent.sql
+        select = await self.unless_long(text, lambda state: self.prepared(self.statement_of(sent, state), state))
         if self._deployment.state is not state:
             return replace(select, view=None)  # It may be another by now.
         self.learn(sent, select)
@@ -249,11 +254,8 @@ class SelectPlans:
 
     def prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """What to read it with: with its constants as parameters, or else with them in its text."""
-        with self._lock:
-            known = self._by_tree.get(id(statement.query)) if self._holds(state) else None
-        if known is not None and known[0] is statement.query:
-            made = known[1]
-        else:
+        made = self._known_by_tree(statement, state)
+        if made is None:
             ad_hoc = parameterise(statement.query, state.catalog, statement.params)
             if statement.of_now:
                 ad_hoc = replace(ad_hoc, reusable=False)
@@ -267,6 +269,11 @@ class SelectPlans:
             self._remember(statement, made, state)
         arguments = made.exact(statement.params)
         return self._verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
+
+    def _known_by_tree(self, statement: SelectStatement, state: State) -> PreparedSelect | None:
+        with self._lock:
+            known = self._by_tree.get(id(statement.query)) if self._holds(state) else None
+        return known[1] if known is not None and known[0] is statement.query else None
 
     def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
         """Remember a plan by its tree, where it does not depend on the values of its own parameters."""

@@ -139,7 +139,7 @@ class Statements:
     async def _performed(
         self, sql: str, params: Sequence[Any], token: Clock | None, began: float, session: Caller
     ) -> tuple[list[StatementResult], Clock]:
-        budget = self._deployment.budget
+        budget, turn = self._deployment.budget, Turn()
         reads = _READS.match(sql) is not None
         if self.texts.is_long(sql):
             clock = dict(token or {})
@@ -156,7 +156,7 @@ class Statements:
             raise miscounted("text", sum(counts), len(params))
         results: list[StatementResult] = []
         clock = dict(token or {})
-        at, number, turn, variables = 0, 0, Turn(), Variables()
+        at, number, variables = 0, 0, Variables()
         while number < len(statements):
             await turn.pause()
             together = _definitions(statements[number:])

@@ -36,6 +36,8 @@ Found = TypeVar("Found")
 
 SHORT_TEXT = 1_000
 """Characters. The parser takes some 5 µs for each where a text is all numbers and commas, and 4 for a usual query."""
+PLANNED_TEXT = 500
+"""Characters of a text that is planned on the loop, where that takes some 5 µs for each, beside its reading."""
 VERY_LONG = 10_000
 """Characters, from which on a SELECT is planned in a process beside: its trees take some kB for each item."""
 FEW_PARAMETERS = 2_000
@@ -95,7 +97,7 @@ class Texts:
 
     def is_left(self, sql: str) -> bool:
         """Whether what is done with a text is too long for the loop, and there is a thread for it."""
-        return self._thread is not None and len(sql) > SHORT_TEXT
+        return self._thread is not None and len(sql) > PLANNED_TEXT
 
     async def aside(self, work: Callable[[], Found]) -> Found:
         """What takes longer than the loop may be held, in Python that gives the lock away in between."""
@@ -118,8 +120,9 @@ class Texts:
         assert self._beside is not None
         if self._pickled[0] is not state:
             self._pickled = state, await self.aside(lambda: pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
-        made = self._beside.run(plan_alone, sql, params, self._pickled[1], now, statistics)
-        return next(iter([each async for each in made]), None)
+        made = [each async for each in self._beside.run(plan_alone, sql, params, self._pickled[1], now, statistics)]
+        found: PlannedAlone | ConstantSelect | None = await self.aside(lambda: pickle.loads(made[0])) if made else None
+        return found
 
     async def write_of(
         self, sql: str, tables: Mapping[str, TableSchema] | None, shards: int, now: str

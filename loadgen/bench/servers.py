@@ -163,8 +163,10 @@ def _running(
 ) -> Iterator[None]:
     """The process, from when it takes connections, or from when ``serves`` says of the port that it does."""
     serves = serves or _takes
+    # A package that is installed has its code compiled, and so has a clone from the second start on.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment)
     try:
         until = time.monotonic() + UP_WITHIN
         while not serves(port):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 
-_ABOUT_PASSWORDS = re.compile(r"identified|password", re.IGNORECASE)
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$)", re.DOTALL)
 HIDDEN = "'…'"
+
+
+def _may_tell_password(text: str) -> bool:
+    """Each text of SQL is asked this on its way: one of a megabyte takes 1 ms, and 20 with a pattern for both words."""
+    lower = text.lower()
+    return "password" in lower or "identified" in lower
 
 
 def hidden(text: str) -> str:
     """The text, without anything in quotes where it may be about a password: one that is cut off or wrong is no less
     secret, so the text is not parsed."""
-    return text if _ABOUT_PASSWORDS.search(text) is None else _TEXT.sub(HIDDEN, text)
+    return _TEXT.sub(HIDDEN, text) if _may_tell_password(text) else text
 
 
 _KEY = re.compile(r"\bhrk_[\w-]*|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
@@ -39,4 +44,4 @@ def without_values(text: str) -> str:
 
 def without_body(text: str) -> str:
     """The same for a request's body, in which the quotes of SQL are inside those of JSON."""
-    return text if _ABOUT_PASSWORDS.search(text) is None else "(a text about a password)"
+    return "(a text about a password)" if _may_tell_password(text) else text

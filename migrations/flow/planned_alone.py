@@ -1,7 +1,8 @@
 """A SELECT whose text is long, parsed and planned in a process of its own, as ``read_alone`` does with a write.
 
 Its trees, hundreds of megabytes of small objects, go with what that process gives back. What comes over is the plan:
-nodes and expressions of ours. No view is kept of such a text, and none answers it, so its constants stay in it.
+nodes and expressions of ours, pickled, since to make thousands of objects again takes 20 ms. No view is kept of such a
+text, and none answers it, so its constants stay in it.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class PlannedAlone:
 
 def plan_alone(
     sql: str, params: Sequence[Any], state: bytes, now: str, statistics: Statistics | None
-) -> Iterator[PlannedAlone | ConstantSelect]:
-    """The plan of a text that is one SELECT, or EXPLAIN of one; nothing where it is something else.
+) -> Iterator[bytes]:
+    """The pickled :class:`PlannedAlone`, or :class:`ConstantSelect`, of a text that is one SELECT, or EXPLAIN of one;
+    nothing where it is something else.
 
     ``state`` is a pickled :class:`State`, which is made once for many texts; ``statistics`` decide the order of joins.
 
@@ -58,7 +60,7 @@ def plan_alone(
         raise miscounted("text", prepared.parameters, len(params))
     statement = prepared.interpret(known.catalog, params, now)
     if isinstance(statement, ConstantSelect):
-        yield statement
+        yield pickle.dumps(statement, pickle.HIGHEST_PROTOCOL)
     select = statement.target if isinstance(statement, Explain) else statement
     if not isinstance(select, SelectStatement) or (isinstance(statement, Explain) and statement.analyze):
         return
@@ -67,7 +69,9 @@ def plan_alone(
     planned, plan = plan_evaluation(known, ad_hoc.meant(), statistics)
     arguments = exact_arguments(ad_hoc.bind(select.params), planned.placeholders, planned.parameters) or ()
     told = explained_as_view(known, ad_hoc.definition(), plan) if isinstance(statement, Explain) else ""
-    yield PlannedAlone(planned, replace(plan, grows=True), arguments, ad_hoc.name, shape_text(ad_hoc.view_sql), told)
+    shape = shape_text(ad_hoc.view_sql)
+    made = PlannedAlone(planned, replace(plan, grows=True), arguments, ad_hoc.name, shape, told)
+    yield pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
 
 
 def explained_as_view(state: State, definition: ViewDefinition, plan: EvaluationPlan) -> str:

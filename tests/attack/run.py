@@ -127,7 +127,7 @@ async def _done(http: httpx.AsyncClient, sql: str) -> dict[str, Any]:
 
 async def _strangers(attacked: Cluster, http: httpx.AsyncClient, seconds: float, seed: int) -> list[str]:
     """At every port; afterwards all is as it was."""
-    before = {each.pid: resident(each.pid, children=False) for each in attacked.processes()}
+    before = {each.pid: resident(each.pid, whole=False) for each in attacked.processes()}
     ports = attacked.ports()
     leader = await _epoch(http)
     told = (b"ByAuthor", b"secrets", WORD.encode(), b"deployment", PROTOCOL.encode())
@@ -136,7 +136,7 @@ async def _strangers(attacked: Cluster, http: httpx.AsyncClient, seconds: float,
         print(f"{port:6} {each.conversations:7,} conversations {each.bytes:10,} bytes  …{ports[port]}", flush=True)
     faults = [f"{ports[port]}: {fault}" for port, each in heard.items() for fault in sorted(each.faults)]
     faults += [f"nobody spoke to port {port}" for port, each in heard.items() if not each.conversations]
-    after = {each.pid: resident(each.pid, children=False) for each in attacked.processes()}
+    after = {each.pid: resident(each.pid, whole=False) for each in attacked.processes()}
     faults += [f"process {pid} has ended" for pid in before if pid not in after]
     faults += [
         f"process {pid} grew from {before[pid]:,} to {size:,} bytes"

@@ -102,11 +102,16 @@ async def prepare(port: int) -> None:
         (await http.post("/v1/tables/many/rows", json={"rows": many})).raise_for_status()
 
 
-def resident(pid: int, *, children: bool = True) -> int:
+def children(pid: int) -> list[str]:
+    """The processes that it has begun, and that run."""
+    found = [path.read_text("ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return list(chain.from_iterable(found))
+
+
+def resident(pid: int, *, whole: bool = True) -> int:
     """Of the process, and of the children that it has."""
-    others = [path.read_text("ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children") if children]
     total = 0
-    for each in (str(pid), *chain.from_iterable(others)):
+    for each in (str(pid), *(children(pid) if whole else ())):
         with contextlib.suppress(OSError):
             found = re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{each}/status").read_text("ascii"))
             total += int(found[1]) * 1024 if found else 0  # One that ends has none.

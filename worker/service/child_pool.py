@@ -185,7 +185,8 @@ class _Child:
 
     def tell(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(_FRAME.pack(_PART, len(data)) + data)
+        self.process.stdin.write(_FRAME.pack(_PART, len(data)))
+        self.process.stdin.write(data)  # It may be megabytes: they are not copied for the sake of the frame.
 
     async def hears(self) -> tuple[int, bytes]:
         assert self.process.stdout is not None

@@ -26,10 +26,12 @@ from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import State
 from migrations.parse.measure import SqlLimits
 from migrations.recipe import Recipe
+from migrations.statements import prepared
 from worker.adhoc import cut, evaluator
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
 from worker.dataflow import memory_limiter
+from worker.service import child_pool
 from worker.service.child_pool import ChildPool
 from zookeeper.local_authority import stored_state
 
@@ -654,6 +656,37 @@ async def test_a_long_select_is_planned_off_the_event_loop(
         assert max(map(len, listed)) < 2 * shapes.SHAPE_CHARACTERS, "a long text is known by its beginning and a digest"
     finally:
         await beside.close()
+
+
+async def test_others_have_their_turns_between_reading_planning_and_evaluating(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, seen = 0, dict[str, int]()
+
+    def on(room: Any, name: str) -> None:
+        work = getattr(room, name)
+
+        def noted(*arguments: Any) -> Any:
+            seen[name] = turns
+            return work(*arguments)
+
+        monkeypatch.setattr(room, name, noted)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(child_pool, "TURN_SECONDS", 0.0)
+    on(prepared, "split")
+    on(planning, "plan_evaluation")
+    on(deployment.hosts, "evaluate")
+    beside = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    assert await rows(deployment, "SELECT amount FROM accounts WHERE id = 7") == [(7,)]
+    beside.cancel()
+    assert seen["split"] < seen["plan_evaluation"] < seen["evaluate"]
 
 
 async def test_a_very_long_select_is_planned_in_a_process_beside(
