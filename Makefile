@@ -107,6 +107,9 @@ bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Re
 fresh: $(INSTALLED)  ## install client, server and extras into empty environments and use them; needs the network
 	@$(BIN)/python -m pytest -m long tests/packaging
 
+screenshots: $(INSTALLED)  ## the README's pictures of the console, taken anew over the demo; needs Chromium
+	@$(BIN)/python -m tests.browser.screenshots
+
 lock: $(INSTALLED)  ## write the lock files anew from pyproject.toml; UPGRADE=1 takes the newest versions that it allows
 	@compile() { printf 'setuptools>=77\n./clients/python\n%s\n' "$$1" | $(BIN)/uv pip compile - "$${@:2}" --quiet --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
@@ -118,4 +121,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
+.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh screenshots lock clean

@@ -1,4 +1,7 @@
-"""Puts the two doors together: the endpoints in front, FastAPI behind them, and its pages for people.
+"""Puts the two doors together: the endpoints in front, FastAPI behind them, and the pages for people.
+
+The console is in ``console/``: modules of JavaScript as a browser reads them, which know the server by its HTTP API
+only. They are served with a policy that lets them load and ask nothing from elsewhere.
 
 FastAPI's own page at ``/docs`` loads Swagger UI from a content network and is blank where that is not reached. Its
 files are in ``swagger/`` with their licences, as npm's package ``swagger-ui-dist`` 5.35.0 has them but for the lines
@@ -11,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 
 from api.auditing import HttpAudit
-from api.dependencies import FOR_ALL, undeclared
+from api.dependencies import FOR_ALL, answer, undeclared
 from api.doors.asgi import AsgiDoor
 from api.doors.browsers import ANY, AllowedHosts
 from api.endpoints import Endpoints, RequestMetrics
@@ -87,7 +90,7 @@ def create_app(
     return AsgiDoor(fastapi, endpoints, requests, proxies, origins, audit)
 
 
-# The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.
+# The pages: the console at ``/``, and the calls at ``/docs``, without anything from other hosts.
 
 pages = APIRouter(include_in_schema=False, dependencies=FOR_ALL)
 
@@ -96,38 +99,42 @@ FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"
 ICON = "data:,"
 """None: without a word about it, browsers ask for one."""
 
-FRONT = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Headrace</title><link rel="icon" href="{ICON}">
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em }}
-dt {{ font-weight: 600; margin-top: .8em }} dd {{ margin: 0 }} code {{ background: #8882; padding: 0 .3em }}
-</style>
-</head>
-<body>
-<h1>Headrace {VERSION}</h1>
-<p>This server keeps the answers to SQL queries ready to read.</p>
-<dl>
-<dt><a href="docs">docs</a></dt><dd>every HTTP call, to be tried in the browser (for machines:
-<a href="openapi.json">openapi.json</a>)</dd>
-<dt><a href="readyz">readyz</a></dt><dd>whether it serves, and if not, why</dd>
-<dt><a href="v1/status">v1/status</a></dt><dd>version, memory, counters (on a terminal:
-<code>headrace status</code>)</dd>
-<dt><a href="v1/tables">v1/tables</a>, <a href="v1/views">v1/views</a></dt>
-<dd>what there is to write to and to read</dd>
-<dt><a href="v1/graph">v1/graph</a></dt><dd>the dataflow behind the views</dd>
-<dt><a href="metrics">metrics</a></dt><dd>for Prometheus</dd>
-</dl>
-</body>
-</html>
-"""
+CONSOLE = Path(__file__).with_name("console")
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+GUARDED = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+"""Of the console's files: nothing is run or fetched but what is ours, and no page frames it."""
+HELLO = {"headrace": VERSION, "console": "console", "docs": "docs", "openapi": "openapi.json", "ready": "readyz"}
 
 
 @pages.get("/")
-async def front() -> HTMLResponse:
-    return HTMLResponse(FRONT)
+async def front(request: Request) -> Response:
+    """The console for a browser, and where to go for any other."""
+    if "text/html" in request.headers.get("accept", ""):
+        return _of_console("index.html", {"vary": "accept"})
+    return answer(HELLO, headers={"vary": "accept"})
+
+
+@pages.get("/console")
+async def console() -> Response:
+    return _of_console("index.html")
+
+
+@pages.get("/console/{file}")
+async def file_of_console(file: str) -> Response:
+    if file not in {path.name for path in CONSOLE.iterdir()}:
+        raise NotFound(f'the console has no file "{file}"', hint="see /console")
+    return _of_console(file)
+
+
+def _of_console(file: str, more: dict[str, str] | None = None) -> Response:
+    path = CONSOLE / file
+    return FileResponse(path, media_type=KINDS[path.suffix], headers={**GUARDED, **(more or {})})
 
 
 @pages.get("/docs")

@@ -1,0 +1,155 @@
+/** What an operator looks at: how much is asked, what is wrong, who serves what, and what is under way. */
+
+import { account, call, every, get, run } from "./api.js";
+import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
+
+export const TITLE = "Operate";
+const PAUSE = 2000;
+const BUCKET = /^headrace_http_seconds_bucket\{le="([^"]+)",route="([^"]*)"\} (\S+)$/;
+
+export async function show(main, route, signal) {
+  const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "accounts"].map((name) => [name, h("div", { id: name })]));
+  const errors = h("div");
+  main.append(h("h1", {}, "Operate"), errors, parts.alarms, parts.overview,
+    h("h2", {}, "Migrations"), parts.migrations, h("h2", {}, "Running statements"), parts.running,
+    h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive"), parts.archive, h("h2", {}, "Accounts"), parts.accounts);
+  const failed = (error) => put(errors, problem(error));
+  let before = null;
+  every(signal, PAUSE, async () => {
+    const [status, metrics] = await Promise.all([get("v1/status", { signal }), get("metrics", { signal, text: true })]);
+    const now = { at: performance.now(), counters: status.counters, buckets: bucketsOf(metrics), errors: errorsOf(metrics) };
+    put(parts.overview, overview(status, now, before));
+    put(parts.alarms, alarms(status));
+    put(parts.workers, workers(status));
+    if (!parts.archive.contains(document.activeElement)) put(parts.archive, archive(status, failed));
+    before = now;
+    put(errors);
+  }, failed);
+  every(signal, PAUSE / 2, async () => put(parts.migrations, migrations(await get("v1/migrations", { signal }), failed)), failed);
+  every(signal, PAUSE / 2, async () => put(parts.running, running(await get("v1/queries/running", { signal }), failed)), failed);
+  await accounts(parts.accounts);
+}
+
+// --- overview ---------------------------------------------------------------------------------------------------------
+
+function bucketsOf(metrics) {
+  const found = new Map();
+  for (const line of metrics.split("\n")) {
+    const [, bound, , number] = line.match(BUCKET) ?? [];
+    if (bound) found.set(bound === "+Inf" ? Infinity : Number(bound), (found.get(bound === "+Inf" ? Infinity : Number(bound)) ?? 0) + Number(number));
+  }
+  return found;
+}
+
+function errorsOf(metrics) {
+  return [...metrics.matchAll(/^headrace_http_requests_total\{route="([^"]*)",status="(5\d\d)"\} (\S+)$/gm)].map(([, route, status, number]) => [route, status, Number(number)]);
+}
+
+/** The bound below which 99 of 100 answers of the interval were. */
+function p99(now, before) {
+  const bounds = [...now.keys()].sort((one, other) => one - other);
+  const since = (bound) => now.get(bound) - (before?.get(bound) ?? 0);
+  const all = since(Infinity);
+  const bound = all > 0 ? bounds.find((each) => since(each) >= 0.99 * all) : undefined;
+  return bound === undefined ? "–" : bound === Infinity ? "> 10 s" : `≤ ${bound * 1000} ms`;
+}
+
+function overview(status, now, before) {
+  const seconds = before ? (now.at - before.at) / 1000 : 0;
+  const grown = (name) => (now.counters[name] ?? 0) - (before?.counters[name] ?? 0);
+  const rate = (number) => (before ? `${count(number / seconds)}/s` : "…");
+  const { memory } = status;
+  const lag = Math.max(0, ...Object.values(status.views ?? {}).map((view) => view.lag ?? 0), ...(status.links ?? []).map((link) => link.lag ?? 0));
+  const reads = grown("hits") + grown("misses"), all = now.counters.hits + now.counters.misses;
+  const failures = now.errors.reduce((sum, [, , number]) => sum + number, 0);
+  const tile = (name, value, more) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, more));
+  return [
+    h("dl", { class: "tiles" },
+      tile("reads", rate(reads)), tile("writes", rate(grown("writes"))), tile("hits", percent(before && reads ? grown("hits") / reads : all ? now.counters.hits / all : null)),
+      tile("p99", p99(now.buckets, before?.buckets)), tile("lag", `${lag}`), tile("evictions", rate(grown("evictions"))),
+      tile("memory", `${bytes(memory.accounted)} of ${bytes(memory.limit)}`, h("meter", { min: 0, max: memory.limit || 1, high: 0.95 * memory.limit, value: memory.accounted, "aria-label": "memory" })),
+      tile("up", `${count(status.uptime / 60)} min`), tile("version", status.version)),
+    failures > 0 && h("details", {}, h("summary", {}, `${failures} answers with an error of the server`), table(["route", "status", "answers"], now.errors, "Errors by route")),
+  ];
+}
+
+function alarms(status) {
+  const found = [];
+  const look = (value, path) => {
+    if (!value || typeof value !== "object") return;
+    for (const [name, each] of Object.entries(value)) {
+      if (/alarm/.test(name) && typeof each === "string" && each) found.push(`${path}${name}: ${each}`);
+      else if (/alarms$/.test(name) && Array.isArray(each)) found.push(...each.map((one) => (typeof one === "string" ? one : JSON.stringify(one))));
+      else look(each, `${path}${name} `);
+    }
+  };
+  if (status.health !== "ok") found.push(status.health);
+  look({ ...status, health: undefined }, "");
+  if (status.building) found.push(`being built after the start: ${JSON.stringify(status.building)}`);
+  return found.length ? h("ul", { class: "alarms", role: "alert" }, [...new Set(found)].map((each) => h("li", {}, each))) : h("p", { class: "good" }, "No alarm.");
+}
+
+// --- what is under way -------------------------------------------------------------------------------------------------
+
+function migrations({ migrations: found }, failed) {
+  if (!found.length) return h("p", {}, "None since the start.");
+  const rows = found.slice(0, 30).map((each) => {
+    const goes = each.state === "running" || each.state === "queued";
+    const cancel = () => call("DELETE", `v1/migrations/${each.id}`).catch(failed);
+    const left = each.seconds_left ? `, ${count(each.seconds_left)} s left` : "";
+    return [
+      each.id, h("code", {}, each.sql.replace(/\s+/g, " ").slice(0, 90)), each.state,
+      goes ? h("span", {}, h("progress", { value: each.progress, max: 1, "aria-label": `progress of ${each.id}` }), ` ${percent(each.progress)}${left}, ${each.step}`) : each.error ? h("details", {}, h("summary", {}, each.error.code), each.error.message) : "",
+      goes ? h("button", { type: "button", onclick: cancel, "aria-label": `Cancel migration ${each.id}` }, "Cancel") : "",
+    ];
+  });
+  return table(["id", "statements", "state", "progress", "cancel"], rows, "Migrations");
+}
+
+function running({ running: found, missing }, failed) {
+  const silent = missing.map((each) => h("p", { class: "error" }, `${each.process}: ${each.why}`));
+  if (!found.length) return [h("p", {}, "None now."), silent];
+  const kill = (id) => call("DELETE", `v1/queries/running/${id}`).catch(failed);
+  return [table(["id", "statement", "seconds", "process", "stop"], found.map((each) => [
+    each.id, h("code", {}, each.sql.slice(0, 120)), each.seconds, each.process ?? "here", h("button", { type: "button", onclick: () => kill(each.id), "aria-label": `Stop statement ${each.id}` }, "Stop"),
+  ]), "Running statements"), silent];
+}
+
+// --- who serves -----------------------------------------------------------------------------------------------------
+
+function workers(status) {
+  const parts = [];
+  if (status.cluster) {
+    const { leader, epoch, zookeeper, unplaced = [], draining = [] } = status.cluster;
+    parts.push(h("p", {}, `Leader ${leader?.name ?? "none"}, epoch ${epoch ?? "–"}, ZooKeeper ${zookeeper}; not placed: ${unplaced.join(", ") || "none"}; draining: ${draining.join(", ") || "none"}.`));
+  }
+  if (status.workers) {
+    parts.push(table(["worker", "health", "address", "shards", "memory", "resident"], status.workers.map((each) => [
+      each.worker, h("span", { class: each.health === "ok" ? "good" : "bad" }, each.health), `${each.host}:${each.port}`, each.domains.join(", "), `${bytes(each.memory_accounted)} of ${bytes(each.memory_limit)}`, bytes(each.memory_resident),
+    ]), "Workers"));
+  }
+  parts.push(table(["domain", "worker", "nodes", "state", "parked", "pending"], status.domains.map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));
+  return parts;
+}
+
+function archive(status, failed) {
+  const told = status.archive ? [status.archive] : (status.workers ?? []).flatMap((each) => (each.archive ? [{ worker: each.worker, ...each.archive }] : []));
+  if (!told.length) return h("p", {}, "There is none: start the server with --archive.");
+  const now = async () => {
+    try {
+      const { time } = await call("POST", "v1/archive", { body: {} });
+      put(said, `archived up to ${time}`);
+    } catch (error) {
+      failed(error);
+    }
+  };
+  const said = h("p", { role: "status" });
+  const names = [...new Set(told.flatMap(Object.keys))];
+  return [table(names, told.map((each) => names.map((name) => (typeof each[name] === "object" ? JSON.stringify(each[name]) : each[name] ?? ""))), "Archive"), h("button", { type: "button", onclick: now }, "Archive now"), said];
+}
+
+async function accounts(place) {
+  if (!account.key) return put(place, h("p", {}, "The server has none, or you are not signed in."));
+  const lists = await Promise.all(["SHOW GRANTS", "SHOW API KEYS"].map((sql) => run(sql).then(({ results: [found] }) => ({ sql, found }), (error) => ({ sql, error }))));
+  put(place, lists.map(({ sql, found, error }) => [h("h3", {}, sql), error ? h("p", {}, error.message) : table(found.columns.map((each) => each.name), found.rows, sql)]));
+}

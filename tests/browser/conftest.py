@@ -1,0 +1,69 @@
+"""A real browser, headless, beside a server of its own; without a browser these tests are skipped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.told_process import ToldProcess
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE = 20_000
+"""Milliseconds that an element may take: the machine may be busy with other tests."""
+
+REFUSED = (
+    "Failed to load resource: the server responded with a status of 4",
+    "Executing inline event handler violates",
+)
+"""What Chromium says of every answer that is a refusal, whatever the page does with it, and of its own refusals."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: install Debian's package chromium")
+    with sync_playwright() as playwright:
+        # A test may run as root, in a container: there Chromium's own sandbox cannot be made.
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of ``headrace serve``, one for all tests of a module."""
+    data = tmp_path_factory.mktemp("console") / "data"
+    process = ToldProcess(["-m", "headrace", "serve", "--port", "0", "--data", str(data)], {"NO_COLOR": "1"})
+    yield process.read_until(r"answers at (https?://\S+)")[1]
+    process.kill()
+
+
+@pytest.fixture
+def http(server: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def page(browser: Browser, server: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
+    """A page that is watched: at the end it has said no error, and asked nobody but the server. Its last picture is in
+    the test's folder, which is kept where the test fails."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, base_url=server)
+    context.set_default_timeout(PATIENCE)
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+    opened.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((server, "data:")) else None)
+    yield opened
+    opened.screenshot(path=tmp_path / "last.png", full_page=True)
+    context.close()
+    refusals = request.node.get_closest_marker("refusals") is not None
+    assert [each for each in wrong if not (refusals and each.startswith(REFUSED))] == []

@@ -1,0 +1,201 @@
+"""The console in a real browser: what each of its readers does there, and what must never happen."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.told_process import ROOT, ToldProcess
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+PAGES = {
+    "#/tour": "main pre, .steps",
+    "#/sql": ".catalogue details",
+    "#/views": "td a",
+    "#/views/Hostile?id=1": ".outcome",
+    "#/graph": "svg .box",
+    "#/graph/Hostile": "svg .box",
+    "#/operate": ".tile",
+}
+"""Each with what shows that it is whole."""
+
+
+def sql(http: httpx.Client, text: str) -> None:
+    answer = http.post("/v1/sql", json={"sql": text})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture(scope="module")
+def hostile(server: str) -> str:
+    """A table whose name and values would be elements, if they were not shown as text; and a view of it."""
+    with httpx.Client(base_url=server, timeout=60) as http:
+        sql(http, f"CREATE TABLE `{HOSTILE}` (id INT PRIMARY KEY, note TEXT)")
+        sql(http, f"CREATE EXT VIEW Hostile AS SELECT id, note FROM `{HOSTILE}` WHERE id = ?")
+        row = {"id": 1, "note": "<script>document.title='owned'</script>"}
+        assert http.post(f"/v1/tables/{HOSTILE}/rows", json={"rows": [row]}).status_code == 200
+    return HOSTILE
+
+
+def test_the_tour_of_a_newcomer(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Make the tour's tables and views").click()
+    said, answer = page.locator("#said"), page.locator(".tour table")
+    page.get_by_role("button", name="Read the story").click()
+    expect(page.locator(".outcome.miss")).to_be_visible()
+    expect(answer.locator("tbody td").last).to_have_text("3")
+    page.get_by_role("button", name="Vote for it").click()
+    expect(page.locator(".outcome.hit")).to_be_visible()
+    expect(answer.locator("tbody tr.changed td").last).to_have_text("4")
+    expect(page.locator(".box.lit")).not_to_have_count(0)
+    expect(said).to_contain_text("flowed through")
+    page.get_by_role("button", name="Evict its answer").click()
+    expect(page.locator(".outcome.evicted")).to_contain_text("1 key")
+    page.get_by_role("button", name="Read the story").click()
+    expect(page.locator(".outcome.miss")).to_be_visible()
+    expect(answer.locator("tbody td").last).to_have_text("4")
+    page.get_by_role("button", name=re.compile("^TourStory")).click()
+    expect(page.locator(".facts")).to_contain_text("partial by (id)")
+
+
+@pytest.mark.refusals
+def test_sql_with_an_error_at_its_place(page: Page) -> None:
+    page.goto("/console#/sql")
+    editor = page.get_by_label("Statements, separated by ;")
+    editor.fill("SELECT 1 + 1 AS two;\nSELECT 'a;b' AS text, -- one; statement\n  nope + 1")
+    expect(page.locator(".statements button")).to_have_count(3)
+    page.get_by_role("button", name="Run all").click()
+    expect(page.locator(".result table").first).to_contain_text("2")
+    expect(page.locator(".result .error")).to_contain_text("nope")
+    expect(page.locator(".place")).to_have_text("  nope + 1\n  ▲")
+    page.get_by_role("button", name="Go there").click()
+    assert editor.evaluate("each => each.value.slice(each.selectionStart, each.selectionEnd)") == "nope"
+
+
+def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client) -> None:
+    sql(http, "CREATE TABLE weirs (id INT PRIMARY KEY, name TEXT); INSERT INTO weirs VALUES (1, 'north')")
+    page.goto("/#/sql")
+    editor = page.get_by_label("Statements, separated by ;")
+    editor.fill("")
+    editor.press_sequentially("SELECT id, name FROM wei")
+    expect(page.get_by_role("option", name="weirs")).to_be_visible()
+    editor.press("Control+Space")
+    editor.press("Enter")
+    expect(editor).to_have_value("SELECT id, name FROM weirs")
+    editor.press("Control+Enter")
+    expect(page.locator(".result table")).to_contain_text("north")
+    page.get_by_text("Make it a view").click()
+    page.get_by_label("Name of the view").fill("Weirs of the river")
+    page.get_by_role("button", name="Make", exact=True).click()
+    page.get_by_role("link", name="Weirs of the river").first.click()
+    page.get_by_role("button", name="Read").click()
+    expect(page.locator(".views table")).to_contain_text("north")
+    page.get_by_label("A statement that writes").fill("INSERT INTO weirs VALUES (2, 'south')")
+    page.get_by_role("button", name="Write").click()
+    expect(page.locator("tr.changed")).to_contain_text("south")
+
+
+def test_a_migration_is_cancelled(page: Page, http: httpx.Client) -> None:
+    sql(http, "CREATE TABLE mills (id INT PRIMARY KEY, k INT)")
+    rows = [{"id": each, "k": 1} for each in range(3000)]
+    assert http.post("/v1/tables/mills/rows", json={"rows": rows}).status_code == 200
+    page.goto("/#/operate")
+    expect(page.locator("#overview")).to_contain_text("memory")
+    pairs = "CREATE EXT VIEW Pairs AS SELECT a.id, b.id AS other FROM mills a JOIN mills b ON a.k = b.k ORDER BY a.id"
+    assert http.post("/v1/migrations", json={"sql": pairs}).status_code == 202
+    page.get_by_role("button", name="Cancel migration").click()
+    expect(page.locator("#migrations")).to_contain_text("cancelled")
+    assert http.get("/v1/views/Pairs").status_code == 404
+
+
+def test_hostile_names_and_values_are_text(page: Page, hostile: str) -> None:
+    for path, whole in PAGES.items():
+        page.goto(f"/{path}")
+        expect(page.locator(whole).first).to_be_visible()
+    page.goto("/#/views/Hostile?id=1")
+    expect(page.locator(".views table")).to_contain_text("<script>")
+    page.goto(f"/#/views/{hostile}")
+    expect(page.locator("h1")).to_have_text(hostile)
+    page.goto("/#/sql")
+    expect(page.locator(".catalogue")).to_contain_text(hostile)
+    page.goto("/#/graph")
+    expect(page.locator(".box.base title", has_text=hostile)).to_have_count(1)
+    assert page.locator("main img, main script").count() == 0
+    assert "owned" not in page.title()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_it(page: Page, hostile: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    for path, whole in PAGES.items():
+        page.goto(f"/{path}")
+        expect(page.locator(whole).first).to_be_visible()
+        if path == "#/sql":
+            page.get_by_label("Statements, separated by ;").fill("EXPLAIN Hostile; SELECT 1")
+            page.get_by_role("button", name="Run all").click()
+            expect(page.locator(".result table")).to_be_visible()
+        found = Axe().run(page)
+        assert found.violations_count == 0, f"{path}, {scheme}: {found.generate_report()}"
+
+
+def test_on_a_phone_nothing_is_wider_than_it(page: Page, hostile: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path, whole in PAGES.items():
+        page.goto(f"/{path}")
+        expect(page.locator(whole).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+@pytest.mark.refusals
+def test_the_policy_lets_no_other_script_run(page: Page, http: httpx.Client) -> None:
+    policy = http.get("/", headers={"accept": "text/html"}).headers["content-security-policy"]
+    assert "'unsafe" not in policy
+    assert "default-src 'none'" in policy
+    page.goto("/")
+    expect(page.locator("h1")).to_be_visible()
+    ran = page.evaluate(
+        """() => {
+          const made = document.createElement("div");
+          made.innerHTML = '<a onclick="window.ran = 1">x</a>';
+          document.body.append(made);
+          made.firstChild.click();
+          return window.ran ?? "refused";
+        }"""
+    )
+    assert ran == "refused"
+
+
+def test_who_has_an_account_signs_in_with_a_key(browser: Browser, tmp_path: Path) -> None:
+    """On a server of its own, since from the first account on a server answers nothing without one."""
+    data, password = tmp_path / "data", "water from the hills"
+    command = [sys.executable, "-m", "headrace", "admin", "ann", "--data", str(data)]
+    subprocess.run(command, input=f"{password}\n", text=True, check=True, capture_output=True, cwd=ROOT)
+    process = ToldProcess(["-m", "headrace", "serve", "--port", "0", "--data", str(data)], {"NO_COLOR": "1"})
+    url = process.read_until(r"answers at (https?://\S+)")[1]
+    made = httpx.post(
+        f"{url}/v1/sql", json={"sql": "CREATE API KEY 'console' FOR ann"}, auth=("ann", password), timeout=60
+    )
+    key = next(each for each in made.json()["results"][0]["rows"][0] if str(each).startswith("hrk_"))
+    page = browser.new_page()
+    page.goto(f"{url}/#/views")
+    field, send = page.get_by_label("API key"), page.get_by_role("button", name="Sign in")
+    field.fill("hrk_wrong")
+    send.click()
+    expect(page.locator("#signin-error")).not_to_be_empty()
+    field.fill(key)
+    send.click()
+    expect(page.get_by_role("dialog")).not_to_be_visible()
+    expect(page.locator(".views table")).to_be_visible()
+    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    page.goto(f"{url}/#/operate")
+    expect(page.locator("#accounts")).to_contain_text("GRANT ALL")
+    page.get_by_role("button", name="Sign out").click()
+    expect(field).to_be_visible()
+    page.context.close()
+    process.kill()
