@@ -66,6 +66,7 @@ def create_app(
     audit = None if log is None else HttpAudit(log)
     endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts), audit)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
+    deployment.live.limits = admission.limits.of_live()
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,
@@ -77,7 +78,7 @@ def create_app(
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
-    beside = {"authentication": authentication.status}
+    beside = {"authentication": authentication.status, "live": deployment.live.status}
     if log is not None:
         beside["audit"] = log.status
     fastapi.state.metrics = Metrics(deployment, requests, admission, beside)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from controller.live.live_views import LiveLimits
 from domains.errors import (
     BadRequest,
     HeadersTooLarge,
@@ -38,6 +39,8 @@ up: a poll, or KILL."""
 FOR_SMALL = 8
 """One part in so many of ``max_in_flight`` is for small requests alone."""
 
+_LIVE = LiveLimits()
+
 Receive = Callable[[], Awaitable[Any]]
 
 
@@ -55,6 +58,10 @@ class Limits(SqlLimits):
     max_connections_per_address: int = 2_000
     """A proxy in front has one address for all of its users."""
     max_waiting: int = 2_000
+    max_live: int = _LIVE.max_live
+    max_live_per_connection: int = _LIVE.max_live_per_connection
+    max_live_size: int = _LIVE.max_live_size
+    live_steps: int = _LIVE.live_steps
     request_timeout: float = 60.0
     """The greatest body, at 5 Mbit/s."""
     idle_timeout: float = 75.0
@@ -65,6 +72,9 @@ class Limits(SqlLimits):
     def of(cls, settings: object) -> Limits:
         """The limits that the settings name."""
         return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
+
+    def of_live(self) -> LiveLimits:
+        return LiveLimits(**{each.name: getattr(self, each.name) for each in fields(LiveLimits)})
 
     def of_sql(self) -> SqlLimits:
         return SqlLimits(**{each.name: getattr(self, each.name) for each in fields(SqlLimits)})

@@ -33,6 +33,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,
+    errors.OffsetGone: 410,
     errors.BadRequest: 400,
     errors.HostNotAllowed: 421,
     errors.ReadTimeout: 504,

@@ -333,6 +333,9 @@ class Deployment(Protocol):
     accounts: Keeper | None
     """Who may what; None: whoever reaches it may do everything."""
 
+    live: Any
+    """A ``LiveViews``, of the package ``live``, which stands on this file."""
+
     @property
     def lists(self) -> StatementLists: ...
 

@@ -19,6 +19,7 @@ from domains.plan.sharding import physical
 from migrations.change import BASES
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
+from worker.dataflow.batch import Ended
 from worker.protocol.messages import together, version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
@@ -81,6 +82,23 @@ class SchemaChanged(Unavailable):
         super().__init__(f'table "{table}" was altered meanwhile', hint="try again")
 
 
+class PartWatcher(Protocol):
+    """Who watches a look-up of one shard of a reader. It is called on the event loop."""
+
+    def show(self, seen: Parts | Ended | None) -> None:
+        """Its rows, key by key, as they are now; None while a key is a hole; or that it is over."""
+
+    def settle(self) -> None:
+        """All that was to be shown of the same moment has been."""
+
+
+class ShardWatch(Protocol):
+    def clock(self) -> Clock:
+        """What the rows that were shown last reflect, exactly."""
+
+    def end(self) -> None: ...
+
+
 class Hosts(Protocol):
     """Methods raise TimeoutError at ``deadline``, a time of the event loop's clock."""
 
@@ -109,6 +127,12 @@ class Hosts(Protocol):
 
         Raises Unavailable if it is broken off (the reader has moved, or its map grew): begin again.
         """
+
+    def watch(self, shard: ReaderShard, lookup: BoundLookup, watcher: PartWatcher) -> ShardWatch:
+        """Show the watcher the rows of a look-up, whose keys all are this shard's, now and whenever they change."""
+
+    def catch_up(self) -> None:
+        """Have the clocks of all that is watched be those of now: without new rows they are not told."""
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         """Report keys that were read: a sample, which may be lost."""

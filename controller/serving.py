@@ -32,6 +32,7 @@ from controller.deployment import (
     numbered_upsert,
 )
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
+from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
@@ -97,6 +98,7 @@ class Serving(ABC):
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
         self.lists = self._statements.lists
+        self.live = LiveViews(self)
 
     @property
     @abstractmethod
@@ -235,7 +237,7 @@ class Serving(ABC):
     async def pages(
         self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
     ) -> list[bytes]:
-        lookup = await self._ready(view)
+        lookup = await self.ready(view)
         moment = moment or RequestMoment()
         bounds = lookup.binding.all_of(keys, moment)
         if token and not lookup.has_reached(self._checked(token), bounds):
@@ -293,7 +295,7 @@ class Serving(ABC):
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:
         """One look-up: waits for the token, fills holes. Raises ReadTimeout after ``read_timeout``."""
-        lookup = await self._ready(view)
+        lookup = await self.ready(view)
         bound = bind(lookup.binding)
         page = None
         if not token or lookup.has_reached(self._checked(token), [bound]):
@@ -308,7 +310,7 @@ class Serving(ABC):
             raise BadRequest("the token is of another deployment", hint='send the "token" of a write to this one')
         return token
 
-    async def _ready(self, view: str) -> ViewLookup:
+    async def ready(self, view: str) -> ViewLookup:
         """A view's look-up. A view without a reader gets one first, and one that is being built is waited for."""
         while not (lookup := self.prepare(view)).shards:
             reader = self.state.flow.readers.get(view.lower())
@@ -330,7 +332,7 @@ class Serving(ABC):
         deadline = self._loop.time() + self.read_timeout
         while True:
             if bound is None or bound[0].stale or not bound[0].shards:
-                lookup = await self._ready(view)
+                lookup = await self.ready(view)
                 bound = lookup, bind(lookup.binding)
             lookup, bounds = bound
             bound, began = None, self._loop.time()
@@ -356,7 +358,7 @@ class Serving(ABC):
 
     async def held(self, view: str) -> AsyncIterator[bytes]:
         has_reader = view.lower() in self.state.flow.readers
-        lookup = await self._ready(view) if has_reader else self.prepare(view)
+        lookup = await self.ready(view) if has_reader else self.prepare(view)
         async for line in held_lines(self.state, view, lookup.shards, self.hosts):
             yield line
 

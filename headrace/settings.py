@@ -7,14 +7,12 @@ there is one. Its keys are the names of the fields below; an unknown one is an e
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from difflib import get_close_matches
-from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -27,6 +25,7 @@ from controller.statements.shapes import AdHocMode
 from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE
 from headrace.errors import HeadraceError
+from headrace.listed import host_names, networks, origins, pairs
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SPARK_THRESHOLD, SparkSettings
 from worker.archive.options import INTERVAL, RETENTION, SEGMENT_ROWS
@@ -38,6 +37,7 @@ from zookeeper.registration import check_name
 _LIMITS = Limits()
 DEFAULT_FILE = Path("headrace.toml")
 
+Pairs = Annotated[list[str], AfterValidator(pairs)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 
 DefaultCollation = Literal["utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_ai_ci"]
@@ -78,18 +78,6 @@ def flag_of(name: str) -> Flag:
 def is_size(name: str) -> bool:
     """Whether a setting is a number of bytes, which may be written like 512MB."""
     return any(isinstance(each, BeforeValidator) for each in Settings.model_fields[name].metadata)
-
-
-_HOST = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?", re.ASCII)
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d+)?")
-
-
-def is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 class Settings(BaseSettings):
@@ -171,6 +159,18 @@ class Settings(BaseSettings):
     max_waiting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_waiting, ge=1, description="requests that wait for their answers at once"
     )
+    max_live: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_live, ge=1, description="subscriptions to live views at once"
+    )
+    max_live_per_connection: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_live_per_connection, ge=1, description="the same of one connection"
+    )
+    max_live_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_live_size, description="bytes of the rows of all answers that are watched"
+    )
+    live_steps: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.live_steps, ge=1, description="changes of a watched answer kept for those who come back"
+    )
     request_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=_LIMITS.request_timeout,
         gt=0,
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
     max_nesting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_nesting, ge=1, description="levels of brackets in SQL"
     )
-    trusted_proxy: Annotated[list[str], Flag("serve", "up", "api", value="ADDRESS")] = Field(
+    trusted_proxy: Annotated[list[str], AfterValidator(networks), Flag("serve", "up", "api", value="ADDRESS")] = Field(
         default=[],
         description="address or network of a proxy whose X-Forwarded-For says where a request comes from; may be given "
         "several times",
@@ -238,12 +238,12 @@ class Settings(BaseSettings):
     tls_client_ca: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
         default=None, description="certificates, PEM, of those who sign clients' certificates, which prove accounts"
     )
-    allowed_hosts: Annotated[list[str], Flag("serve", "up", "api", value="NAME")] = Field(
+    allowed_hosts: Annotated[list[str], AfterValidator(host_names), Flag("serve", "up", "api", value="NAME")] = Field(
         default=[],
         description="name that this server is reached by, *.example.com for all below one, * for any; may be given "
         "several times. Without it any, but on loopback only loopback's",
     )
-    cors_origins: Annotated[list[str], Flag("serve", "up", "api", value="ORIGIN")] = Field(
+    cors_origins: Annotated[list[str], AfterValidator(origins), Flag("serve", "up", "api", value="ORIGIN")] = Field(
         default=[],
         description="origin like https://app.example.com whose pages may call this server, * for any; may be given "
         "several times",
@@ -296,7 +296,7 @@ class Settings(BaseSettings):
         default=None,
         description="where Spark jobs run: local[N], spark://host:port, or none; every core here, if not given",
     )
-    spark_conf: Annotated[list[str], Flag("serve", "up", "controller", "api", value="KEY=VALUE")] = Field(
+    spark_conf: Annotated[Pairs, Flag("serve", "up", "controller", "api", value="KEY=VALUE")] = Field(
         default=[], description="a setting of Spark's own, as key=value; may be given several times"
     )
     spark_threshold: Annotated[int, Flag("serve", "up", "controller", "api", value="ROWS")] = Field(
@@ -376,42 +376,6 @@ class Settings(BaseSettings):
         default=None,
         description="ZooKeeper servers to start: 1, or 3 of which one may fail; decided at the first start",
     )
-
-    @field_validator("spark_conf")
-    @classmethod
-    def _are_pairs(cls, given: list[str]) -> list[str]:
-        for each in given:
-            if not all(each.partition("=")):
-                raise ValueError(f'write "{each}" like spark.ui.port=4050')
-        return given
-
-    @field_validator("trusted_proxy")
-    @classmethod
-    def _are_networks(cls, given: list[str]) -> list[str]:
-        for each in given:
-            try:
-                ip_network(each)
-            except ValueError as error:
-                raise ValueError(f"{error}: write an address like 10.0.0.7, or a network like 10.0.0.0/8") from error
-        return given
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _are_names(cls, given: list[str]) -> list[str]:
-        for each in given:
-            if not _HOST.fullmatch(each) and not is_address(each):
-                raise ValueError(f'write "{each}" like app.example.com or *.example.com, without a port')
-        return given
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _are_origins(cls, given: list[str]) -> list[str]:
-        for each in given:
-            if each != "*" and not _ORIGIN.fullmatch(each):
-                raise ValueError(
-                    f'write "{each}" like https://app.example.com or http://localhost:3000, as browsers do'
-                )
-        return given
 
     def spark(self) -> SparkSettings:
         """The settings of Spark jobs."""

@@ -30,9 +30,12 @@ PROBES = (LIVE, READY)
 ADMITTED_MAX = 1_000
 """Headers that are remembered: a name below ``*.example.com`` may be any."""
 
-READ_HEADERS = ("headrace-types", "location", "retry-after")
+READ_HEADERS = (
+    *("etag", "headrace-token", "headrace-types", "location", "retry-after"),
+    *("stream-cursor", "stream-next-offset", "stream-up-to-date"),
+)
 """Answers' headers that a page may read, beside those that it always may."""
-SENT_HEADERS = ("authorization", "content-type", "headrace-claims", "headrace-token")
+SENT_HEADERS = ("authorization", "content-type", "headrace-claims", "headrace-token", "last-event-id")
 PREFLIGHT_SECONDS = 600
 
 

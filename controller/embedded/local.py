@@ -261,6 +261,7 @@ class LocalDeployment(Serving):
         return ArchivedPositions.of(self.archiver.options.url, taken, self.state.shards)
 
     def stopping(self) -> None:
+        self.live.stop()
         self._opening.give_up()
         self.migrator.cancel_all()
 
@@ -268,6 +269,7 @@ class LocalDeployment(Serving):
         self._opening.give_up()
         if self.accounts is not None:
             await self.accounts.close()
+        await self.live.close()
         await self.selects.close()
         await self.hosts.close()
         await self._reopening.close()

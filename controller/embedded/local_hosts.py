@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
+from controller.hosts import Asked, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.evaluation import RowsExceeded
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
@@ -15,9 +16,11 @@ from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refus
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import EvaluationCut, answered_here, cut, shards_of, statistics_of
 from worker.adhoc.pool import Budget, EvaluatorPool
+from worker.dataflow.batch import Watch, WatchedReader
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
+from worker.dataflow.watches import Mailbox
 from worker.protocol.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
@@ -39,6 +42,7 @@ class LocalHosts:
         """Callers that wait for progress; without any, the group commit need not tell of it."""
         self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
+        self._watched = LocalWatches(dataflow, self._loop)
         self.evaluators = EvaluatorPool()
 
     async def close(self) -> None:
@@ -131,6 +135,12 @@ class LocalHosts:
         finally:
             self._holds.release(hold.number)
 
+    def watch(self, shard: ReaderShard, lookup: BoundLookup, watcher: PartWatcher) -> ShardWatch:
+        return self._watched.begin(shard, lookup, watcher)
+
+    def catch_up(self) -> None:
+        self._watched.show()
+
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         self._dataflow.touch(shard.domain, shard.node, keys)
 
@@ -196,6 +206,57 @@ class LocalHosts:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))
         streams: Streams = await asyncio.wrap_future(found)
         return streams.numbers
+
+
+@dataclass(eq=False, slots=True)
+class LocalWatch:
+    """See :class:`controller.hosts.ShardWatch`, which it implements."""
+
+    watches: LocalWatches
+    watch: Watch
+    watcher: PartWatcher
+
+    def clock(self) -> Clock:
+        return self.watches.clocks.get(self.watch.reader, {})
+
+    def end(self) -> None:
+        self.watches.end(self)
+
+
+class LocalWatches:
+    """What is watched here, on its way from the flusher's thread to the loop's."""
+
+    def __init__(self, dataflow: DataflowThread, loop: asyncio.AbstractEventLoop) -> None:
+        self._dataflow = dataflow
+        self._loop = loop
+        self._mailbox = Mailbox(self._wake)
+        self._watches: dict[Watch, LocalWatch] = {}
+        self.clocks: dict[WatchedReader, Clock] = {}
+        """What the readers reflect, as of what was shown last."""
+
+    def begin(self, shard: ReaderShard, lookup: BoundLookup, watcher: PartWatcher) -> ShardWatch:
+        watch = Watch((shard.domain, shard.node), shard.layout, lookup, self._mailbox)
+        found = self._watches[watch] = LocalWatch(self, watch, watcher)
+
+        self._dataflow.watches.begin(watch)
+        return found
+
+    def end(self, own: LocalWatch) -> None:
+        if self._watches.pop(own.watch, None) is not None:
+            self._dataflow.watches.end(own.watch)
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.show)
+
+    def show(self) -> None:
+        seen, clocks = self._mailbox.take()
+        self.clocks.update(clocks)
+        shown = [(self._watches[watch].watcher, rows) for watch, rows in seen.items() if watch in self._watches]
+        for watcher, rows in shown:
+            watcher.show(rows)
+        for watcher, _ in shown:
+            watcher.settle()
 
 
 def _keys(lookups: Sequence[BoundLookup]) -> tuple[Row, ...]:

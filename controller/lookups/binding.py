@@ -24,7 +24,7 @@ from migrations.query.expressions.late import Given, late_value
 from migrations.query.expressions.moments import HiddenParameter, at_moment, claim_value
 from migrations.query.finish import Finish
 from migrations.query.view import PlannedView
-from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout, ReaderSnapshot
+from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout, ReaderSnapshot
 from worker.reader_map.layout import Bound, Span
 
 # A parameter's value is converted to a comparand: what the values of its column are compared with.
@@ -133,6 +133,14 @@ class FinishedLookup(BoundLookup):
         assert self.finish is not None, "it is made for a finish"
         return self.finish.page(page, self.values, self.count, self.start)
 
+    def listed(self, layout: ReaderLayout, parts: Parts) -> list[bytes]:
+        assert self.finish is not None, "it is made for a finish"
+        return self.finish.listed(self.joined(layout, parts), self.values, self.count, self.start)
+
+    @property
+    def ordered(self) -> bool:
+        return self.finish is not None and bool(self.finish.order)
+
     @property
     def sent(self) -> BoundLookup:
         return BoundLookup(self.keys, self.seeks, self.low, self.high)
@@ -175,6 +183,7 @@ class Binding:
         self._clock = clock
         self.of_now = bool(hidden)
         """Whether answers depend on the time, so that none may be kept."""
+        self.of_time = any(not each.claim for each in hidden)
         self._names = [parameter.name for parameter in parameters]
         self._convert = [comparand_maker(parameter.type, parameter.name) for parameter in parameters]
         self._ranged = {term.parameter for some in reader.ranges for terms in some for term in terms}

@@ -154,6 +154,10 @@ class ViewLookup:
     def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:
         return {self.shards[0]: tuple(keys)}
 
+    def parts_of(self, bound: BoundLookup) -> Mapping[ReaderShard, BoundLookup]:
+        """Each shard's part of a look-up; none where SQL finds nothing."""
+        return {self.shards[0]: bound.sent} if bound.keys else {}
+
     def look(self, bound: BoundLookup, reading: MapReading) -> bytes | None:
         """The rows, or None where one of the keys is a hole, or on another host. Counts nothing."""
         if self._client is None or self._layout is None:
@@ -347,6 +351,9 @@ class ShardedLookup(ViewLookup):
             *(ask(shard, own, shard.concerns(token), deadline) for shard, own in asked.items())
         )
         return {shard: iter(answer) for shard, answer in zip(asked, answers, strict=True)}
+
+    def parts_of(self, bound: BoundLookup) -> Mapping[ReaderShard, BoundLookup]:
+        return self.divided(bound)
 
     def divided(self, bound: BoundLookup) -> Divided:
         return {shard: replace(bound.sent, keys=own) for shard, own in self.by_shard(bound.keys).items()}

@@ -88,3 +88,9 @@ def _default_text(default: Value) -> str | None:
 
 def collation_name(type: SqlType) -> str | None:
     return (type.collation or BINARY) if type.kind is Kind.TEXT else None
+
+
+def unique_of(state: State, view: str) -> Sequence[str] | None:
+    """The visible columns that tell a view's rows apart, but for NULL; None where none are known to."""
+    planned = view_of(state, view)
+    return None if planned.unique is None else [planned.columns[at].name for at in planned.unique]

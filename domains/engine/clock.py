@@ -99,6 +99,16 @@ class Clocks:
             )
         return clock
 
+    def agree(self, vertex: Vertex) -> bool:
+        """Whether all ways to a vertex have delivered the same of each base shard: then it reflects one state of them,
+        where it may have one way's part of a write, and wait for another's."""
+        local, links = self.local, self.links
+        return all(
+            len(ways) == 1
+            or len({local.get(base, 0) if way is None else links.get(way, {}).get(base, 0) for way in ways}) == 1
+            for base, ways in self._origins[vertex].items()
+        )
+
     def reflects(self, vertex: Vertex, wanted: Clock) -> bool:
         """Whether the vertex has reached ``wanted``, for the tables that it reads."""
         reached = self.of(vertex)

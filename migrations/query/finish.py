@@ -56,9 +56,13 @@ class Finish:
 
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
+        return b",".join(self.listed(page, values, limit, offset))
+
+    def listed(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> list[bytes]:
+        """The same, row by row."""
         stored = list(map(json_row_coercer(self.stored), page_values(page, self.stored)))
         rows = self.answer(stored, values, limit, offset)
-        return b",".join(map(json_encoder(self.columns), rows))
+        return list(map(json_encoder(self.columns), rows))
 
     def answer(self, rows: Sequence[Row], values: Sequence[Given], limit: int | None = None, offset: int = 0) -> Rows:
         """``values`` are those of all of the view's parameters, in their order."""

@@ -21,12 +21,11 @@ from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish, named_apart
 from migrations.query.plan import distinct, emit, projected
+from migrations.query.plans.naming import PlacedParameter, name_parameters, told_apart
 from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
     EQUALITIES,
-    LOWER,
     ORDERS,
-    UPPER,
     LateCall,
     QueryContext,
     Relation,
@@ -86,43 +85,6 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
     return context
 
 
-# Parameters get their names: that of their column, unique within the view.
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedParameter:
-    """A parameter and the column that it is compared with; None for LIMIT, OFFSET and what the view's finish reads."""
-
-    slot: Slot
-    column: int | None
-
-
-def name_parameters(placed: Sequence[PlacedParameter], columns: Sequence[Column]) -> tuple[Parameter, ...]:
-    """``id``, ``id_2``; the two bounds of one column are ``created_at_min`` and ``created_at_max``."""
-    taken: set[str] = set()
-    parameters = []
-    for p in placed:
-        name = wanted = p.slot.name + _bound(p, placed)
-        count = 1
-        while name.lower() in taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        taken.add(name.lower())
-        type = p.slot.type if p.column is None else columns[p.column].type
-        parameters.append(Parameter(name, p.slot.kind, p.column, type))
-    return tuple(parameters)
-
-
-def _bound(p: PlacedParameter, placed: Sequence[PlacedParameter]) -> str:
-    """The suffix that tells the bounds of one column apart; nothing where there is only one."""
-    if p.slot.named or p.slot.moment is not None or p.slot.kind not in ORDERS:
-        return ""
-    ours, others = (LOWER, UPPER) if p.slot.kind in LOWER else (UPPER, LOWER)
-    if not any(o.column == p.column and o.slot.kind in others and o.slot.moment is None for o in placed):
-        return ""
-    return "_min" if ours is LOWER else "_max"
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedView:
     """A view whose nodes are in the graph; its Reader node is yet to be added above ``root``."""
@@ -142,6 +104,8 @@ class PlannedView:
     """What is done to the reader's rows when they are read, where that is anything."""
     hidden: tuple[HiddenParameter, ...] = ()
     """Behind the ``parameters``, among those of the reader: those that the time and claims of a request fill in."""
+    unique: tuple[int, ...] | None = None
+    """Visible columns that tell the rows of an answer apart, but for NULL; None where none are known to."""
 
 
 def plan_view(
@@ -206,9 +170,15 @@ def asks(meaning: Relation) -> bool:
 
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
     if _range_of(relation) is not None:
-        return _finished_range(relation, written, graph, name)
-    if is_late(relation):
-        return _finished_late(relation, written, graph, name)
+        made = _finished_range(relation, written, graph, name)
+    elif is_late(relation):
+        made = _finished_late(relation, written, graph, name)
+    else:
+        made = _finished_plain(relation, written, graph, name)
+    return replace(made, unique=told_apart(relation))
+
+
+def _finished_plain(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
     visible = relation.columns
     limit, offset = relation.limit, relation.offset
     if isinstance(limit, int) and isinstance(offset, int) and _has_one_key(relation):

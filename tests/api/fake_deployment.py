@@ -11,7 +11,7 @@ import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from headrace_client.tokens import merge
@@ -35,6 +35,7 @@ from controller.deployment import (
     not_archived,
     numbered_upsert,
 )
+from controller.live.live_views import LivePort, LiveViews
 from controller.statements.running import Lists, RunningStatements
 from domains.errors import (
     AlreadyExists,
@@ -138,6 +139,7 @@ class FakeDeployment:
     def __init__(self, read_timeout: float = 0.2) -> None:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
+        self.live = LiveViews(cast(LivePort, self))
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import httpx
 import pytest
@@ -142,6 +142,7 @@ def test_a_route_that_declares_nothing_makes_no_application(monkeypatch: pytest.
 
 class DeploymentWithout:
     accounts = None
+    live = SimpleNamespace(status=dict)
 
     def read_within(self, limits: object, beside: object) -> None: ...
 

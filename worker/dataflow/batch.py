@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol
 
 from domains.errors import HeadraceError, OutcomeUnknown
 from domains.plan.commands import Progress
-from domains.plan.graph import DomainIndex
+from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, Failed, LinkUpdate, Outcome, Upquery, Written
 from domains.store.storage import unknown_outcome
-from worker.reader_map import ReaderLayout
+from worker.reader_map import BoundLookup, Parts, ReaderLayout
 from worker.reader_map.writer import Publication
 
 Answerer = Callable[[Outcome | Progress], None]
@@ -55,6 +56,44 @@ class Drop:
     layout: ReaderLayout
 
 
+WatchedReader = tuple[DomainIndex, NodeIndex]
+
+
+class Ended(StrEnum):
+    """Why a watch is over."""
+
+    GONE = "gone"
+    """The reader is not here any more: it has moved, or its view was dropped or replaced."""
+    EVICTED = "evicted"
+    """Memory is too short for all that is watched."""
+
+
+@dataclass(eq=False, slots=True)
+class Watch:
+    """A look-up, of keys of one reader here, that somebody watches."""
+
+    reader: WatchedReader
+    layout: ReaderLayout
+    lookup: BoundLookup
+    onlooker: Onlooker
+    filling: bool = False
+    """Whether a key is a hole, and is asked for."""
+    in_vain: int = 0
+    """How often it was filled, and evicted with the same batch."""
+
+
+Seen = Parts | Ended | None
+"""The rows of a look-up by key; None while one of its keys is a hole."""
+
+
+class Onlooker(Protocol):
+    """Of one client of the hub. It is called by the flusher's thread, and must not wait."""
+
+    def tell(self, seen: Sequence[tuple[Watch, Seen]], clocks: Mapping[WatchedReader, Clock]) -> None:
+        """What a batch has changed. ``clocks``: what the watched readers reflect now, as far as that has changed. They
+        hold for all their look-ups but those with a hole."""
+
+
 @dataclass(slots=True)
 class Batch:
     """The gathered effects of the steps since the last batch."""
@@ -68,6 +107,11 @@ class Batch:
     positions: dict[DomainIndex, Clock] = field(default_factory=dict)
     """Positions of the written bases that readers reflect once this batch is published."""
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
+    watching: list[tuple[Watch, bool]] = field(default_factory=list)
+    """Watches that begin (True) or end with this batch."""
+    clocks: dict[tuple[DomainIndex, NodeIndex], Clock | None] = field(default_factory=dict)
+    """What the watched readers reflect once this batch is published, as far as that has changed; None where they have
+    a part of a write, and the rest is on its way over another link."""
     sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
     """The packets to domains that are not hosted here, last of all: what leaves the process is durable."""
 

@@ -57,6 +57,7 @@ from worker.dataflow.hosted_domain import (
     source,
 )
 from worker.dataflow.memory_limiter import Pressure, relieve, room_of
+from worker.dataflow.watches import WatchedReaders
 from worker.protocol.messages import NotHere, StaleEpoch
 
 _log = logging.getLogger("headrace.worker")
@@ -114,19 +115,15 @@ class DomainHost:
 
     def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
         self.memory_limit = memory_limit
-        self.opened: Callable[[Store], None] = lambda store: None
-        """Called with each store that is hosted."""
+        self.opened: Callable[[Store], None] = lambda store: None  # Called with each store that is hosted.
         self.outside = 0  # Bytes of the limit that others in the process take: requests, answers, connections.
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
-        self.reserve = reserve
-        """See ``memory_limiter.py``: for hosts that share links with others."""
-        self.epoch = 0
-        """The latest leader's that was heard of."""
+        self.reserve = reserve  # See ``memory_limiter.py``: for hosts that share links with others.
+        self.epoch = 0  # The latest leader's that was heard of.
         self.hosts: dict[DomainIndex, HostedDomain] = {}
         self.layouts = HostedReaders()
-        self.known: dict[DomainIndex, int] = {}
-        """The incarnations of all domains, as far as this worker was told."""
+        self.known: dict[DomainIndex, int] = {}  # The incarnations of all domains, as far as this worker was told.
         self._given_up: dict[DomainIndex, int] = {}
         """Domains of which nothing counts that was sent before these incarnations, until they are known."""
         self.counters = LinkCounters()
@@ -134,8 +131,8 @@ class DomainHost:
         self._on_links: deque[LinkPacket] = deque()
         self.requests = PendingRequests()
         self.pressure = Pressure()
-        self._moved: set[DomainIndex] = set()
-        """Domains whose bases may have other positions than when the last batch ended."""
+        self.watched = WatchedReaders()
+        self._moved: set[DomainIndex] = set()  # Domains whose bases may have other positions than at the last batch.
 
     # --- leaders ------------------------------------------------------------------------------------------------
 
@@ -479,7 +476,10 @@ class DomainHost:
         for index in self._moved:
             batch.positions[index] = self.hosts[index].domain.clocks.local.copy()
         self._moved.clear()
-        return bool(batch.syncs or batch.visible or batch.positions or batch.answers or batch.sends)
+        if self.watched.counts:
+            self.watched.note(self.hosts, batch)
+        watched = batch.watching or batch.clocks
+        return bool(batch.syncs or batch.visible or batch.positions or batch.answers or batch.sends or watched)
 
     def _beat(self, batch: Batch) -> None:
         """Until nothing comes of it: what is told may move the clocks of the next domain."""

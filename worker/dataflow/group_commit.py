@@ -21,6 +21,7 @@ from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, Failed, Outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look, Reveal
 from worker.dataflow.crowding import Crowding
+from worker.dataflow.watches import Watches
 from worker.reader_map import ReaderMap
 from worker.reader_map.environment import CannotGrow
 from worker.reader_map.writer import Publication
@@ -48,6 +49,8 @@ class GroupCommit:
         """Tells the ``listeners`` after each run of batches."""
         self._reader_map = reader_map
         self.crowding = Crowding(reader_map)
+        self.watches: Watches | None = None
+        self._watching = False
         self._deliver = deliver
         self._listeners = listeners
         self._on_failure = on_failure
@@ -133,6 +136,9 @@ class GroupCommit:
             self._show(batch)
             if batch.positions:
                 self.published = {**self.published, **batch.positions}
+            if self._watching or batch.watching:
+                assert self.watches is not None, "whoever watches does so through it"
+                self._watching = self.watches.step(batch)
             answers, batch.answers = batch.answers, []
             for answer, outcome in answers:
                 answer(outcome)

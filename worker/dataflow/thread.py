@@ -36,6 +36,7 @@ from worker.dataflow.hosted_domain import TokenWait
 from worker.dataflow.inbox import INPUT_BYTES, Inbox, Input, Run
 from worker.dataflow.pacing import Paces, Sliced, Stretch
 from worker.dataflow.reading_together import JointRead, WantedKeys
+from worker.dataflow.watches import Watches
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.rocks.store import RocksStore
 
@@ -81,8 +82,7 @@ class DataflowThread:
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
-        self.failure_listeners: list[Callable[[], None]] = []
-        """Called where there is a ``failure`` then."""
+        self.failure_listeners: list[Callable[[], None]] = []  # Called where there is a ``failure`` then.
         self._ended = False
         self._suspects = False
         """Something has failed, and ``_lost`` is to say whether it is over."""
@@ -92,11 +92,11 @@ class DataflowThread:
         self._inbox = Inbox(outbound_waiting)
         self._turn = Lock()
         """Whoever is at the domains has it: this thread for a batch with its flush, or another between two of them."""
-        self._wanted = 0
-        """How many times a leader has wanted something that is not sliced."""
+        self._wanted = 0  # How many times a leader has wanted something that is not sliced.
         self.flusher = GroupCommit(self.reader_map, deliver, self.listeners, self._flush_failed)
         crowding = self.flusher.crowding
         crowding.readers, crowding.evict = lambda: self.hosted.layouts.copy(), self._evict_crowded
+        self.watches = self.flusher.watches = Watches(self._client, self)
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
 
     def start(self) -> None:

@@ -10,6 +10,7 @@ from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard
+from worker.reader_map.lookup import BoundLookup, Parts
 
 # --- rebuilding a lost shard from the archive: see ``worker/archive/lost_shard.py`` -------------------------------
 
@@ -197,6 +198,51 @@ class ReleaseRequest:
     """The hold is no longer needed; a notice."""
 
     number: int
+
+
+# --- what api processes watch: see ``worker/dataflow/watches.py`` ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BeginWatch:
+    """Show a look-up's rows, now and whenever they change, to a session's ``ShowRequest``s; a notice. The session and
+    the number are the api process's."""
+
+    session: int
+    number: int
+    domain: DomainIndex
+    reader: NodeIndex
+    lookup: BoundLookup
+
+
+@dataclass(frozen=True, slots=True)
+class EndWatch:
+    """A notice. A session that asks for nothing any more ends with all its watches."""
+
+    session: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """What has changed since the last time, as soon as there are rows, or after so many seconds. → ``Shown``"""
+
+    session: int
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """As of one moment."""
+
+    rows: tuple[tuple[int, Parts], ...]
+    """By the watch's number."""
+    holes: tuple[int, ...]
+    """Watches with a key that was evicted, and is asked for again."""
+    ended: tuple[tuple[int, str], ...]
+    """With a value of ``Ended``."""
+    clocks: tuple[tuple[DomainIndex, NodeIndex, Clock], ...]
+    """Of watched readers, as far as they have changed."""
 
 
 # --- among api processes: see ``controller/cluster/serving/other_apis.py`` -----------------------------------------

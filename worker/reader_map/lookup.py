@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from domains.language.types import Row
 from worker.reader_map.layout import Bound, ReaderLayout, Spans
-from worker.reader_map.merging import Parts, joined
+from worker.reader_map.merging import Parts, joined, listed
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
 
 
@@ -54,6 +54,15 @@ class BoundLookup:
     def joined(self, layout: ReaderLayout, parts: Parts) -> bytes:
         """The answer out of the rows of all keys, in the order of the keys."""
         return joined(layout, parts, self.limit, self.offset)
+
+    def listed(self, layout: ReaderLayout, parts: Parts) -> list[bytes]:
+        """The same as the JSON of each row, however long it takes."""
+        return listed(layout, parts, self.limit, self.offset)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the answer has an order of its own, besides that of the reader."""
+        return False
 
 
 __all__ = ["BoundLookup", "Parts"]

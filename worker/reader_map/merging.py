@@ -80,18 +80,27 @@ def joined(layout: ReaderLayout, parts: Parts, limit: int | None, offset: int) -
 
     Without an order the keys' rows follow one another.
     """
+    return b",".join(listed(layout, parts, limit, offset))
+
+
+def listed(layout: ReaderLayout, parts: Parts, limit: int | None, offset: int) -> list[bytes]:
+    """The same, row by row."""
     found = list(chain.from_iterable(parts))
     if layout.reader.order:
         found.sort()
-    return answer(layout, found, *limits(layout.reader, limit, offset))
+    return _taken(layout, found, *limits(layout.reader, limit, offset))
 
 
 def answer(layout: ReaderLayout, rows: Sequence[Ranked], limit: int | None, offset: int) -> bytes:
     """These rows, which are in order, as a response's bytes; ``limit`` and ``offset`` are what holds in the end."""
+    return b",".join(_taken(layout, rows, limit, offset))
+
+
+def _taken(layout: ReaderLayout, rows: Sequence[Ranked], limit: int | None, offset: int) -> list[bytes]:
     taken = [json for _, json in rows]
     if not taken and layout.empty is not None:
         taken = [layout.empty]
-    return b",".join(taken[offset : None if limit is None else offset + limit])
+    return taken[offset : None if limit is None else offset + limit]
 
 
 def ranked_rows(

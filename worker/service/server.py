@@ -62,6 +62,8 @@ from worker.protocol.operations import (
     ArchivedShardRequest,
     ArchivePositions,
     ArchiveRequest,
+    BeginWatch,
+    EndWatch,
     FlushDomain,
     Heard,
     HeardRequest,
@@ -71,6 +73,7 @@ from worker.protocol.operations import (
     LogRelease,
     RebuildShard,
     ReleaseRequest,
+    ShowRequest,
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rocks.store import RocksStore
@@ -80,6 +83,7 @@ from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
 from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
 from worker.service.waits import LeaderEpochs, LinkWaits
+from worker.service.watching import WatchSessions
 from worker.wire.connection import Connection
 from worker.wire.peers import Peers
 from worker.wire.server import Accepted, WireServer
@@ -131,6 +135,7 @@ class WorkerServer:
         self._automatic_bytes = automatic_bytes
         dataflow.hosted.pressure.give_way = self._tell_leader
         self._holds = Holds(dataflow)
+        self._watches = WatchSessions(dataflow)
         self._cuts = HeldCuts(dataflow, held_bytes)
         self._links = LinkWaits(self._is_linked)
         self._epochs = LeaderEpochs(lambda: dataflow.hosted.epoch, self.obey, decided)
@@ -164,6 +169,12 @@ class WorkerServer:
                 return self._holds.next(number)
             case ReleaseRequest(number=number):
                 return self._holds.release(number)
+            case BeginWatch():
+                return self._watches.begin(message)
+            case EndWatch(session=session, number=number):
+                return self._watches.end(session, number)
+            case ShowRequest(session=session, within=within):
+                return self._watches.show(session, within)
             case EvaluateRequest():
                 return self._cuts.evaluate(connection, message)
             case ReadCut() | MisreadCut() | EvaluatePart() | ContinuePart():

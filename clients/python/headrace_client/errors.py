@@ -16,6 +16,7 @@
     ├── Unauthenticated            401  no key or password, or one that is not valid (any more)
     ├── Forbidden                  403  the account has no right to it
     ├── NotFound                   404  no such view, table, migration
+    ├── OffsetGone                 410  a place in a live view that is not known any more
     ├── BadRequest                 400  the request's shape is wrong (keys, tokens, JSON)
     │   └── HostNotAllowed         421  its header Host is no name of the server
     ├── ReadTimeout                504  the answer or the token's position was not reached in time
@@ -128,6 +129,12 @@ class StillInUse(HeadraceError):
 
 class NotFound(HeadraceError):
     code = "not_found"
+
+
+class OffsetGone(HeadraceError):
+    """The place in a live view is not known any more: begin again with the whole answer."""
+
+    code = "offset_gone"
 
 
 class Unauthenticated(HeadraceError):
@@ -301,7 +308,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
     kind.code: kind
     for kind in (
         *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
-        *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
+        *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, OffsetGone, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
         *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),
@@ -333,6 +340,7 @@ _BY_STATUS: dict[int, type[HeadraceError]] = {
     401: Unauthenticated,
     403: Forbidden,
     404: NotFound,
+    410: OffsetGone,
     409: StillInUse,
     408: RequestTooSlow,
     413: LimitExceeded,

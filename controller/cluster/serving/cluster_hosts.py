@@ -10,7 +10,8 @@ from controller.cluster.serving.connections import Connections, ReaderGone, Read
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
 from controller.cluster.serving.remote_cuts import RemoteCuts
-from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
+from controller.cluster.serving.watches import ClusterWatches
+from controller.hosts import Asked, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
@@ -99,6 +100,7 @@ class ClusterHosts:
         """Hears of readers that are nowhere any more."""
         self._cuts = RemoteCuts(directory, connections, self._asking)
         self._evaluators = EvaluatorPool()
+        self._watches = ClusterWatches(connections)
         directory.on_moved.append(self._moved)
 
     def _moved(self) -> None:
@@ -123,6 +125,7 @@ class ClusterHosts:
         return layout
 
     async def close(self) -> None:
+        self._watches.close()
         self._evaluators.close()
         await self._connections.close()
         self._maps.keep(())
@@ -216,6 +219,12 @@ class ClusterHosts:
                     yield row
         finally:
             connection.tell(ReleaseRequest(hold.number))
+
+    def watch(self, shard: ReaderShard, lookup: BoundLookup, watcher: PartWatcher) -> ShardWatch:
+        return self._watches.begin(self._directory.owner(shard.domain), shard, lookup, watcher)
+
+    def catch_up(self) -> None:
+        """Workers tell their clocks by themselves."""
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         owner = self._directory.owner(shard.domain)

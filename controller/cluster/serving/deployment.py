@@ -179,8 +179,8 @@ class ClusterDeployment(Serving):
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._known(lambda: super(ClusterDeployment, self).made_anew(attempt))
 
-    async def _ready(self, view: str) -> ViewLookup:
-        return await self._known(lambda: super(ClusterDeployment, self)._ready(view))
+    async def ready(self, view: str) -> ViewLookup:
+        return await self._known(lambda: super(ClusterDeployment, self).ready(view))
 
     async def _known(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         """The attempt's answer. If a name is unknown and this process was behind, it is repeated. (Names are looked up
@@ -298,11 +298,13 @@ class ClusterDeployment(Serving):
         return await archive_cluster(self.directory, self._connections)
 
     def stopping(self) -> None:
-        """Nothing: the leader, which runs migrations, does not stop with this process."""
+        """The leader, which runs migrations, does not stop with this process."""
+        self.live.stop()
 
     async def close(self) -> None:
         if self.accounts is not None:
             await self.accounts.close()
+        await self.live.close()
         await self.selects.close()
         await self._automatic.close()
         if self._others is not None:

@@ -1,0 +1,332 @@
+"""All that is watched through one process: topics, subscriptions, their limits, and what happens as time passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+from controller.access.session import Caller
+from controller.hosts import Hosts
+from controller.live.steps import TopicStep, snapshot
+from controller.live.topics import Topic
+from controller.lookups.binding import Binding, RequestMoment
+from controller.lookups.view_lookup import ViewLookup
+from controller.statements.listing import unique_of
+from domains.errors import HeadraceError, LimitExceeded, NotFound, Unavailable, Unsupported
+from domains.plan.packets import Clock
+from migrations.access.rights import Privilege
+from migrations.flow.plan import State
+from worker.dataflow.batch import Ended
+from worker.reader_map import BoundLookup
+
+TICK_SECONDS = 0.5
+"""Between two looks at all topics and subscriptions: rights that are revoked end a stream within twice as long."""
+PROGRESS_SECONDS = 2.0
+"""After so long the offset of a topic whose rows did not change is told, if it has moved."""
+QUIET_SECONDS = 15.0
+"""After so long something is sent, lest somebody on the way takes the connection for dead."""
+LINGER_SECONDS = 30.0
+"""A topic without subscriptions is kept for so long: whoever has just caught up comes back for what follows, and
+so does whoever has lost the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLimits:
+    """Of one process that answers HTTP; each is a setting of its name."""
+
+    max_live: int = 20_000
+    """Subscriptions. Beyond it the one that is there longest ends."""
+    max_live_per_connection: int = 1_000
+    live_steps: int = 64
+    """Steps that each topic keeps for those who come back."""
+    max_live_size: int = 64_000_000
+    """Bytes of the rows of all topics."""
+
+
+Bind = Callable[[Binding, RequestMoment], BoundLookup]
+"""Gives the parameters of a view their values."""
+
+
+class LivePort(Protocol):
+    """What live views need of a deployment."""
+
+    hosts: Hosts
+    read_timeout: float
+
+    @property
+    def state(self) -> State: ...
+
+    def prepare(self, view: str) -> ViewLookup: ...
+
+    async def ready(self, view: str) -> ViewLookup: ...
+
+
+class LiveConnection:
+    """Who has subscriptions, and is woken when there is something for one of them."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[Subscription, None] = {}
+        self.pending: dict[Subscription, None] = {}
+        self._woken = asyncio.Event()
+        self.sent = monotonic()
+        """When something was sent last."""
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def wait(self) -> None:
+        """Until there may be something to send."""
+        await self._woken.wait()
+        self._woken.clear()
+
+
+class Subscription:
+    """A place among a topic's steps."""
+
+    __slots__ = ("caller", "claims", "connection", "ended", "name", "offset", "reopened", "step", "topic")
+
+    def __init__(
+        self, topic: Topic, connection: LiveConnection, name: str, caller: Caller, step: TopicStep, offset: str
+    ):
+        self.topic = topic
+        self.connection = connection
+        self.name = name
+        """What its messages are of: their ``type``."""
+        self.caller = caller
+        self.claims = caller.policy_claims
+        self.step = step
+        self.offset = offset
+        """What was sent last."""
+        self.ended = ""
+        """Why it is over."""
+        self.reopened = topic.migrations
+
+    def wake(self) -> None:
+        self.connection.pending[self] = None
+        self.connection.wake()
+
+    def end(self, why: str) -> None:
+        if not self.ended:
+            self.ended = why
+            self.wake()
+
+    def take(self) -> list[TopicStep]:
+        """The steps that are not sent yet; the net difference as one, where some of them are not known any more."""
+        topic = self.topic
+        steps = topic.since(self.step)
+        found = [topic.net(self.step)] if steps is None else list(steps)
+        self.step, self.offset = topic.now, topic.offset
+        return found
+
+    def net(self) -> TopicStep:
+        """What is not sent yet, as one step."""
+        step, self.step, self.offset = self.topic.net(self.step), self.topic.now, self.topic.offset
+        return step
+
+    def check(self) -> None:
+        """Ends it where who asks may not go on."""
+        try:
+            now = self.caller.renewed()
+            now.check(Privilege.SELECT, self.topic.view)
+        except HeadraceError as error:
+            self.end("expired" if error.code == "unauthenticated" else "forbidden")
+        else:
+            if now.policy_claims != self.claims:
+                self.end("expired")
+
+
+class LiveViews:
+    """See the package. It lives on one event loop."""
+
+    def __init__(self, port: LivePort) -> None:
+        self._port = port
+        self.limits = LiveLimits()
+        self._topics: dict[tuple[str, BoundLookup], Topic] = {}
+        self._subscriptions: dict[Subscription, None] = {}
+        self._ticking: asyncio.Task[None] | None = None
+        self.evicted = 0
+        """Subscriptions that were ended by a limit, or for want of memory."""
+        self.stopping = False
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    async def topic(
+        self,
+        view: str,
+        bind: Bind,
+        caller: Caller,
+        token: Clock | None = None,
+    ) -> Topic:
+        """The answer that a read would give now, kept up to date; where there is a token, it reflects that.
+
+        Raises what a read raises; Unsupported for a view whose answer depends on the time.
+        """
+        if self.stopping:
+            raise Unavailable("the server is stopping", hint="connect again")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._port.read_timeout
+        lookup = await self._port.ready(view)
+        if lookup.binding.of_time:
+            raise Unsupported(
+                f'a live view of "{lookup.info.name}": its answer changes with the time, without a write',
+                hint="give the moment as a parameter",
+            )
+        bound = bind(lookup.binding, RequestMoment(asker=caller))
+        topic = self._topics.get((view.lower(), bound))
+        if topic is None or topic.error is not None:
+            self._check_room()
+            topic = Topic(lookup, bound, unique_of(self._port.state, view), self.limits.live_steps)
+            self._topics[view.lower(), bound] = topic
+            topic.watch(self._port.hosts)
+        topic.unused_since = monotonic()
+        self._tick_on()
+        await topic.until(lambda: bool(topic.steps), deadline, "could not be filled")
+        if token is not None and not topic.reflects(token):
+            await lookup.fill([bound], token, deadline)
+            self._port.hosts.catch_up()
+            topic.progress()
+            topic.hurried += 1  # Where the rows did not change, somebody has to look whether the clock has.
+            try:
+                await topic.until(lambda: topic.reflects(token), deadline, "did not reach the token")
+            finally:
+                topic.hurried -= 1
+        return topic
+
+    def _check_room(self) -> None:
+        size = sum(topic.size() for topic in self._topics.values())
+        if size <= self.limits.max_live_size:
+            return
+        for key, topic in list(self._topics.items()):
+            if not topic.subscriptions and topic.steps:
+                self._close(key, topic)
+        if sum(topic.size() for topic in self._topics.values()) > self.limits.max_live_size:
+            raise LimitExceeded(
+                f'the rows of all live views exceed "max_live_size", {self.limits.max_live_size} bytes',
+                hint="watch fewer rows, or start the server with a greater max_live_size",
+            )
+
+    def subscribe(
+        self, topic: Topic, connection: LiveConnection, name: str, caller: Caller, offset: str | None = None
+    ) -> Subscription | None:
+        """From an offset on, or from now; None where the topic does not know the offset any more."""
+        limits = self.limits
+        step = topic.now if offset is None else topic.at(offset)
+        if step is None:
+            return None
+        if len(connection.subscriptions) >= limits.max_live_per_connection:
+            raise LimitExceeded(
+                f'the connection has "max_live_per_connection", {limits.max_live_per_connection} subscriptions',
+                hint="open another, or start the server with a greater max_live_per_connection",
+            )
+        while len(self._subscriptions) >= limits.max_live:
+            oldest = next(iter(self._subscriptions))
+            del self._subscriptions[oldest]
+            self.evicted += 1
+            oldest.end("evicted")
+        found = Subscription(topic, connection, name, caller, step, topic.offset if offset is None else offset)
+        self._subscriptions[found] = connection.subscriptions[found] = topic.subscriptions[found] = None
+        if found.offset != topic.offset:
+            found.wake()
+        return found
+
+    def leave(self, connection: LiveConnection) -> None:
+        """Nobody reads any more: nothing of it is left."""
+        for subscription in connection.subscriptions:
+            self.drop(subscription)
+        connection.subscriptions.clear()
+        connection.pending.clear()
+
+    def drop(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(subscription, None)
+        topic = subscription.topic
+        topic.subscriptions.pop(subscription, None)
+        topic.unused_since = monotonic()
+
+    def stop(self) -> None:
+        """The server stops: all streams end, whose clients come again."""
+        self.stopping = True
+        for subscription in self._subscriptions:
+            subscription.end("stopping")
+
+    async def close(self) -> None:
+        self.stop()
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.wait([self._ticking])
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _tick_on(self) -> None:
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.create_task(self._tick())
+
+    async def _tick(self) -> None:
+        """As long as there is a topic."""
+        told = monotonic()
+        while self._topics:
+            await asyncio.sleep(TICK_SECONDS)
+            for key, topic in list(self._topics.items()):
+                if topic.lost is not None or topic.lookup.stale:
+                    self._again(key, topic)
+            self._port.hosts.catch_up()
+            now = monotonic()
+            progresses = now - told >= PROGRESS_SECONDS
+            told = now if progresses else told
+            for key, topic in list(self._topics.items()):
+                if progresses or topic.waiting:
+                    topic.progress()
+                if not topic.subscriptions and now - topic.unused_since > LINGER_SECONDS:
+                    self._close(key, topic)
+            for subscription in list(self._subscriptions):
+                if subscription.caller.rights is not None:
+                    subscription.check()
+                if now - subscription.connection.sent > QUIET_SECONDS:
+                    subscription.connection.wake()
+
+    def _again(self, key: tuple[str, BoundLookup], topic: Topic) -> None:
+        """The reader is elsewhere, or another: go on there, where it answers the same question."""
+        if topic.lost is Ended.EVICTED:
+            self.evicted += len(topic.subscriptions)
+            self._end(key, topic, "evicted", Unavailable(f'memory is too short to watch view "{topic.view}"'))
+            return
+        try:
+            lookup = self._port.prepare(key[0])
+        except NotFound as error:
+            self._end(key, topic, "dropped", error)
+            return
+        if lookup.info != topic.lookup.info or lookup.binding.reader != topic.lookup.binding.reader:
+            self._end(key, topic, "replaced", Unavailable(f'view "{topic.view}" is another now', hint="read it anew"))
+        elif lookup.shards:  # Else it is being built.
+            topic.lookup = lookup
+            topic.migrations += 1
+            topic.watch(self._port.hosts)
+
+    def _end(self, key: tuple[str, BoundLookup], topic: Topic, why: str, error: HeadraceError) -> None:
+        topic.fail(error)
+        for subscription in list(topic.subscriptions):
+            subscription.end(why)
+        self._close(key, topic)
+
+    def _close(self, key: tuple[str, BoundLookup], topic: Topic) -> None:
+        if self._topics.get(key) is topic:
+            del self._topics[key]
+        topic.close()
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "subscriptions": len(self._subscriptions),
+            "topics": len(self._topics),
+            "keys": sum(len(topic.bound.keys) for topic in self._topics.values()),
+            "bytes": sum(topic.size() for topic in self._topics.values()),
+            "evicted": self.evicted,
+        }
+
+
+def caught_up(topic: Topic) -> list[bytes]:
+    """All rows of now, as messages."""
+    return snapshot(topic.now.rows, topic.names, topic.ordered)

@@ -1,0 +1,234 @@
+"""One answer that is watched: its rows now, what they reflect, and its last steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from headrace_client import tokens
+
+from controller.hosts import Hosts, ReaderShard, ShardWatch
+from controller.live.steps import (
+    RowNames,
+    Rows,
+    TopicStep,
+    Vector,
+    clock_of,
+    difference,
+    is_later,
+    moved,
+    offset_of,
+    vector_of,
+)
+from controller.lookups.view_lookup import ViewLookup
+from domains.errors import HeadraceError, Unavailable
+from domains.language.types import Row
+from domains.plan.packets import Clock
+from worker.dataflow.batch import Ended
+from worker.reader_map import BoundLookup, Parts
+from worker.reader_map.merging import Ranked
+
+
+class TopicFollower(Protocol):
+    """Who is told of a topic's steps."""
+
+    def wake(self) -> None: ...
+
+    def end(self, why: str) -> None: ...
+
+
+class TopicPart:
+    """What one shard of the reader shows. See :class:`controller.hosts.PartWatcher`, which it implements."""
+
+    def __init__(self, topic: Topic, shard: ReaderShard, lookup: BoundLookup) -> None:
+        self._topic = topic
+        self.shard = shard
+        self.lookup = lookup
+        self.rows: Parts | None = None
+        """None: they are not known yet, or a key was evicted and is asked for again."""
+        self.watch: ShardWatch | None = None
+
+    def show(self, seen: Parts | Ended | None) -> None:
+        if isinstance(seen, Ended):
+            self.rows = None
+            self._topic.lose(seen)
+        else:
+            self.rows = seen
+
+    def settle(self) -> None:
+        self._topic.settle()
+
+    def clock(self) -> tuple[frozenset[str], Clock]:
+        return self.shard.bases, {} if self.watch is None else self.watch.clock()
+
+
+class Topic:
+    """``ring``: how many steps it keeps. ``lookup`` and ``bound`` are what a read of the same would be."""
+
+    def __init__(self, lookup: ViewLookup, bound: BoundLookup, unique: Sequence[str] | None, ring: int) -> None:
+        self.view = lookup.info.name
+        self.lookup = lookup
+        self.bound = bound
+        self.names = RowNames(unique)
+        self.ordered = bool(lookup.binding.reader.order) or bound.ordered
+        self.steps: deque[TopicStep] = deque(maxlen=ring)
+        """Empty until its rows are known."""
+        self.subscriptions: dict[TopicFollower, None] = {}
+        self.lost: Ended | None = None
+        """Why a part of it is not watched any more: it is to be opened again, or to end."""
+        self.migrations = 0
+        """How often it was opened again."""
+        self.unused_since = 0.0
+        self.hurried = 0
+        """How many wait for it to reflect a token."""
+        self._parts: list[TopicPart] = []
+        self._settled = False
+        """Whether its rows are those of its parts; else it has to stand still."""
+        self._told: dict[str, TopicStep] = {}
+        """Offsets that were given to clients, with the step whose rows they stand for."""
+        self.vector: Vector = ()
+        self.offset = ""
+        """Of the last step, or later: what it is known to reflect."""
+        self._changed = asyncio.Event()
+        self.error: HeadraceError | None = None
+
+    # --- what it stands on ------------------------------------------------------------------------------------------
+
+    def watch(self, hosts: Hosts) -> None:
+        """Begin to watch, at the place where each shard is now."""
+        self.lost = None
+        self.close()
+        self._parts = [TopicPart(self, shard, lookup) for shard, lookup in self.lookup.parts_of(self.bound).items()]
+        for part in self._parts:
+            part.watch = hosts.watch(part.shard, part.lookup, part)
+        if not self._parts:
+            self.settle()
+
+    def close(self) -> None:
+        for part in self._parts:
+            if part.watch is not None:
+                part.watch.end()
+        self._parts = []
+
+    def lose(self, why: Ended) -> None:
+        self.lost = why
+
+    def settle(self) -> None:
+        """Shards have told what one moment has changed: a step, where the answer is another now."""
+        rows = self._rows()
+        self._settled = False
+        if rows is None:
+            return
+        vector = vector_of(part.clock() for part in self._parts)
+        if self.steps and not is_later(self.vector, vector):
+            return  # A shard that has moved is on its way to where it was.
+        if not self.steps or rows != self.steps[-1].rows:
+            if self.steps and vector == self.vector:
+                return
+            self._step(rows, vector)
+        self._settled = True
+
+    def _rows(self) -> Rows | None:
+        by_key: dict[Row, list[Ranked]] = {}
+        for part in self._parts:
+            if part.rows is None or self.lost is not None:
+                return None
+            by_key.update(zip(part.lookup.keys, part.rows, strict=True))
+        layout = self.lookup.shards[0].layout
+        return tuple(self.bound.listed(layout, [by_key[key] for key in self.bound.keys]))
+
+    def _step(self, rows: Rows, vector: Vector) -> None:
+        before = self.steps[-1] if self.steps else None
+        offset, token = offset_of(vector), tokens.encode(moved(self.vector, vector))
+        messages = [] if before is None else difference(before.rows, rows, self.names, self.ordered, token)
+        step = TopicStep(0 if before is None else before.number + 1, offset, vector, token, rows, messages)
+        self.steps.append(step)
+        self._tell(vector, offset)
+        for subscription in self.subscriptions:
+            subscription.wake()
+        self._changed.set()
+
+    def progress(self) -> bool:
+        """Move the offset to what it reflects by now, without a change of its rows. Whether it has moved."""
+        if not self._settled:
+            self.settle()
+        if not self._settled:
+            return False
+        vector = vector_of(part.clock() for part in self._parts)
+        if vector == self.vector or not is_later(self.vector, vector):
+            return False
+        self._tell(vector, offset_of(vector))
+        for subscription in self.subscriptions:
+            subscription.wake()
+        self._changed.set()
+        return True
+
+    def _tell(self, vector: Vector, offset: str) -> None:
+        self.vector, self.offset = vector, offset
+        self._told[offset] = self.steps[-1]
+        oldest = self.steps[0].number
+        for known in [known for known, step in self._told.items() if step.number < oldest]:
+            del self._told[known]
+        while len(self._told) > 2 * (self.steps.maxlen or 1):
+            del self._told[next(iter(self._told))]
+
+    # --- what it is asked -------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> TopicStep:
+        return self.steps[-1]
+
+    @property
+    def token(self) -> str:
+        """Exactly what it reflects."""
+        return tokens.encode(clock_of(self.vector))
+
+    def at(self, offset: str) -> TopicStep | None:
+        """The state that an offset stands for; None where it is not known any more, or is none of this topic's."""
+        return self._told.get(offset)
+
+    def since(self, step: TopicStep) -> Iterator[TopicStep] | None:
+        """The steps behind this one; None where some are not known any more."""
+        first = self.steps[0].number
+        if step.number + 1 < first:
+            return None
+        return (self.steps[at] for at in range(step.number + 1 - first, len(self.steps)))
+
+    def net(self, step: TopicStep) -> TopicStep:
+        """One step from a state to now."""
+        now = self.now
+        token = tokens.encode(moved(step.vector, now.vector))
+        messages = difference(step.rows, now.rows, self.names, self.ordered, token)
+        return TopicStep(now.number, now.offset, now.vector, token, now.rows, messages)
+
+    def size(self) -> int:
+        """Bytes of the rows that it has, about."""
+        return sum(map(len, self.steps[-1].rows)) if self.steps else 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for its clock, or it stands still until a shard is where it was."""
+        return bool(self.hurried) or (bool(self.steps) and not self._settled)
+
+    async def until(self, met: Callable[[], bool], deadline: float, what: str) -> None:
+        """:raises Unavailable: it is not so by the deadline, a time of the loop."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not met():
+                    if self.error is not None:
+                        raise self.error
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise Unavailable(f'view "{self.view}" {what} in time', hint="try again, or raise --read-timeout") from None
+
+    def fail(self, error: HeadraceError) -> None:
+        """Whoever waits for it hears this."""
+        self.error = error
+        self._changed.set()
+
+    def reflects(self, token: Clock) -> bool:
+        clock = clock_of(self.vector)
+        return all(clock[base] >= at for base, at in token.items() if base in clock)

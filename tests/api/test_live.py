@@ -1,0 +1,192 @@
+"""Live views over HTTP: what each request answers, who may watch, and what ends a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from headrace_client import tokens
+from test_rights import ANN, Served, account, bearer, closed, served  # noqa: F401
+
+from api.app import create_app
+from controller.embedded.local import LocalDeployment
+from controller.live import live_views
+from migrations.access.rights import Privilege, Rights
+from tests.kit.live_stream import EventReader, Folded, get
+
+SCHEMA = """
+CREATE TABLE stories (id BIGINT PRIMARY KEY, author BIGINT, title VARCHAR(20));
+CREATE EXT VIEW ByAuthor AS SELECT id, title FROM stories WHERE author = ?;
+CREATE EXT VIEW Sorted AS SELECT title, id FROM stories WHERE author = ? ORDER BY title, id LIMIT 3;
+CREATE EXT VIEW Titles AS SELECT title FROM stories WHERE author = ?;
+CREATE EXT VIEW Fresh AS SELECT id FROM stories WHERE author = ? AND title < NOW();
+"""
+
+
+class Site:
+    def __init__(self, deployment: LocalDeployment) -> None:
+        self.deployment = deployment
+        self.app = create_app(deployment)
+
+    async def write(self, sql: str) -> str:
+        _, clock = await self.deployment.execute(sql)
+        return str(tokens.encode(clock))
+
+    def stream(self, url: str, headers: dict[str, str] | None = None) -> EventReader:
+        return EventReader(self.app, url, headers)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=64_000_000)
+    await deployment.execute(SCHEMA)
+    opened = Site(deployment)
+    yield opened
+    await opened.app.close()
+    await deployment.close()
+
+
+async def test_a_snapshot_then_a_step_for_each_write(site: Site) -> None:
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one'), (2, 7, 'two'), (3, 8, 'three')")
+    stream = site.stream("/v1/views/ByAuthor/live?author=7&live=sse")
+    name, messages = await stream.event() or ("", [])
+    assert name == "data"
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert stream.headers["x-accel-buffering"] == "no"
+    assert [each["headers"].get("control") for each in messages] == ["snapshot-start", None, None, "snapshot-end"]
+    assert sorted(messages[1:3], key=lambda each: str(each["key"]))[0] == {
+        "type": "ByAuthor",
+        "key": "1",
+        "value": {"id": 1, "title": "one"},
+        "headers": {"operation": "insert"},
+    }
+    _, control = await stream.event() or ("", {})
+    assert control["upToDate"]
+    token = await site.write("UPDATE stories SET title = 'uno' WHERE id = 1")
+    _, (changed,) = await stream.event() or ("", [])
+    assert changed["headers"] == {"operation": "update", "txid": token}
+    assert (changed["key"], changed["value"]["title"]) == ("1", "uno")
+    _, after = await stream.event() or ("", {})
+    assert after["streamNextOffset"] > control["streamNextOffset"]
+    await site.write("UPDATE stories SET author = 8 WHERE id = 1")
+    _, (gone,) = await stream.event() or ("", [])
+    assert "value" not in gone
+    assert gone["headers"]["operation"] == "delete"
+    await stream.close()
+    assert site.deployment.live.status()["subscriptions"] == 0
+
+
+async def test_equal_rows_are_told_apart_and_places_are_those_of_the_answer(site: Site) -> None:
+    equal, ordered = Folded(), Folded()
+    streams = [site.stream(f"/v1/views/{view}/live?author=7&live=sse") for view in ("Titles", "Sorted")]
+    for stream, folded in zip(streams, (equal, ordered), strict=True):
+        folded.take((await stream.event() or ("", []))[1])
+        await stream.event()
+    for sql in (
+        "INSERT INTO stories VALUES (1, 7, 'b'), (2, 7, 'b'), (3, 7, 'a'), (4, 7, 'c')",
+        "UPDATE stories SET title = 'd' WHERE id = 3",
+        "DELETE FROM stories WHERE id = 1",
+        "INSERT INTO stories VALUES (5, 7, 'b'), (6, 7, 'a')",
+    ):
+        await site.write(sql)
+        for stream, folded, view in zip(streams, (equal, ordered), ("Titles", "Sorted"), strict=True):
+            folded.take((await stream.event() or ("", []))[1])
+            await stream.event()
+            read = await get(site.app, f"/v1/views/{view}?author=7")
+            rows = read.json["rows"]
+            if view == "Sorted":
+                assert folded.listed() == rows
+            else:
+                assert sorted(row["title"] for row in folded.listed()) == sorted(row["title"] for row in rows)
+    for stream in streams:
+        await stream.close()
+
+
+async def test_long_polls_offsets_and_what_is_not_known_any_more(site: Site) -> None:
+    url = "/v1/views/ByAuthor/live?author=7"
+    begun = await get(site.app, url)
+    offset = begun.headers["stream-next-offset"]
+    assert begun.headers["cache-control"] == "no-store"
+    polling = asyncio.create_task(get(site.app, f"{url}&offset={offset}&live=long-poll"))
+    token = await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
+    polled = await polling
+    assert [each["key"] for each in polled.json] == ["1"]
+    again = await get(site.app, f"{url}&offset={offset}")
+    assert again.json == polled.json
+    assert again.headers["stream-next-offset"] == polled.headers["stream-next-offset"]
+    now = await get(site.app, f"{url}&offset=now", {"Headrace-Token": token})
+    assert now.json == []
+    for wrong in ("00000000000000000009_AAAA", "nonsense"):
+        gone = await get(site.app, f"{url}&offset={wrong}&live=sse")
+        assert (gone.status, gone.json["error"]["code"]) == (410, "offset_gone")
+    for bad, status in (("live=websocket", 400), ("author=x", 422), ("other=1", 400)):
+        assert (await get(site.app, f"/v1/views/ByAuthor/live?author=7&{bad}")).status in (status, 400)
+    assert (await get(site.app, "/v1/views/Nothing/live")).status == 404
+    assert (await get(site.app, "/v1/views/Fresh/live?author=7")).status == 422
+
+
+async def test_a_place_is_told_though_nothing_changes_here(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_views, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(live_views, "PROGRESS_SECONDS", 0.0)
+    stream = site.stream("/v1/views/ByAuthor/live?author=7&live=sse")
+    for _ in range(2):
+        _, control = await stream.event() or ("", {})
+    token = tokens.decode(await site.write("INSERT INTO stories VALUES (1, 8, 'elsewhere')"))
+    name, moved = await stream.event() or ("", {})
+    assert name == "control"
+    assert moved["streamNextOffset"] > control["streamNextOffset"]
+    assert tokens.decode(moved["token"]) == token
+    resumed = await get(site.app, f"/v1/views/ByAuthor/live?author=7&offset={moved['streamNextOffset']}")
+    assert (resumed.status, resumed.json) == (200, [])
+    await stream.close()
+
+
+async def test_the_oldest_subscription_ends_past_the_limit(site: Site) -> None:
+    site.deployment.live.limits = live_views.LiveLimits(max_live=2)
+    streams = []
+    for author in range(3):
+        streams.append(site.stream(f"/v1/views/ByAuthor/live?author={author}&live=sse"))
+        await streams[-1].event()
+        await streams[-1].event()
+    _, control = await streams[0].event() or ("", {})
+    assert control["ended"] == "evicted"
+    assert await streams[0].event() is None
+    await site.write("INSERT INTO stories VALUES (1, 2, 'still')")
+    assert (await streams[2].event() or ("", []))[0] == "data"
+    for stream in streams:
+        await stream.close()
+
+
+async def test_streams_end_where_their_view_is_dropped_or_the_server_stops(site: Site) -> None:
+    stream, other = (site.stream(f"/v1/views/{view}/live?author=7&live=sse") for view in ("Titles", "ByAuthor"))
+    for each in (stream, other):
+        await each.event()
+        await each.event()
+    await site.write("DROP VIEW Titles")
+    _, control = await stream.event() or ("", {})
+    assert control["ended"] == "dropped"
+    assert await stream.event() is None
+    site.deployment.stopping()
+    _, control = await other.event() or ("", {})
+    assert control["ended"] == "stopping"
+    assert await other.event() is None
+
+
+async def test_rights_of_a_stream_are_those_of_now(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    rights = Rights({"byauthor": frozenset((Privilege.SELECT,))})
+    await closed.keeper.change("bob", lambda before: account("bob", rights))
+    app = create_app(closed.deployment)
+    bob = bearer("hrk_bob")
+    assert (await get(app, "/v1/views/ByAuthor/live?author=7")).status == 401
+    assert (await get(app, "/v1/views/Words/live?id=1", bob)).status == 403
+    stream = EventReader(app, "/v1/views/ByAuthor/live?author=7&live=sse", bob)
+    await stream.event()
+    await stream.event()
+    await closed.keeper.change("bob", lambda before: account("bob"))
+    async with asyncio.timeout(2 * live_views.TICK_SECONDS + 0.5):
+        _, control = await stream.event() or ("", {})
+    assert control["ended"] in ("forbidden", "expired")
+    assert await stream.event() is None
+    await app.close()

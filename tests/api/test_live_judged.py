@@ -1,0 +1,266 @@
+"""The judge of live views: what many subscriptions were sent, folded, is at each event exactly the answer of the base
+log up to the event's token; under random writes, evictions, broken and slow connections."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headrace_client import tokens
+
+from api.app import create_app
+from controller.embedded.local import LocalDeployment
+from controller.serving import Serving
+from tests.kit.cluster_deployment import open_cluster
+from tests.kit.live_stream import EventReader, Folded, get
+
+TABLES = {
+    "stories": "id BIGINT NOT NULL PRIMARY KEY, author BIGINT, score BIGINT, title VARCHAR(20)",
+    "votes": "id BIGINT NOT NULL PRIMARY KEY, story BIGINT",
+    "members": "id BIGINT NOT NULL PRIMARY KEY, reader BIGINT, author BIGINT",
+}
+VIEWS = {
+    "ByAuthor": "SELECT id, title FROM stories WHERE author = ?",
+    "Titles": "SELECT title FROM stories WHERE author = ?",
+    "Best": "SELECT id, score, title FROM stories WHERE author = ? ORDER BY score DESC, id LIMIT 3",
+    "Above": "SELECT id, score FROM stories WHERE author = ? AND score > ? ORDER BY score, id",
+    "Matching": "SELECT id, title FROM stories WHERE author = ? AND title LIKE ?",
+    "Several": "SELECT id, score FROM stories WHERE author IN (?) ORDER BY score DESC, id LIMIT 4",
+    "Counted": "SELECT s.id AS id, s.title AS title, COUNT(v.id) AS n FROM stories s LEFT JOIN votes v"
+    " ON v.story = s.id WHERE s.id = ? GROUP BY s.id, s.title",
+    "Feed": "SELECT s.id AS id, s.title AS title FROM members m JOIN stories s ON s.author = m.author"
+    " WHERE m.reader = ?",
+}
+ASKED: list[tuple[str, str, tuple[Any, ...]]] = [
+    *[(view, f"author={at}", (at,)) for view in ("ByAuthor", "Titles", "Best") for at in range(3)],
+    *[("Above", f"author={at}&score=5", (at, 5)) for at in range(2)],
+    *[("Matching", f"author={at}&title=%25a%25", (at, "%a%")) for at in range(2)],
+    ("Several", "author=0&author=2", (0, 2)),
+    *[("Counted", f"id={at}", (at,)) for at in range(6)],
+    *[("Feed", f"reader={at}", (at,)) for at in range(3)],
+]
+WRITES = 300
+PATIENCE = 60.0
+
+
+class Log:
+    """Every write by the base shard and position that it got, and what SQL answers as of a clock."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[Mapping[str, int], str, tuple[Any, ...]]] = []
+        self._answers: dict[Any, list[tuple[Any, ...]]] = {}
+        self._made: dict[Any, sqlite3.Connection] = {}
+
+    def at(self, clock: Mapping[str, int]) -> sqlite3.Connection:
+        key = tuple(sorted(clock.items()))
+        if key not in self._made:
+            made = self._made[key] = sqlite3.connect(":memory:")
+            for name, columns in TABLES.items():
+                made.execute(f"CREATE TABLE {name} ({columns})")
+            by_position = sorted(self.writes, key=lambda write: max(write[0].values()))
+            for positions, sql, values in by_position:
+                if all(clock.get(base, 0) >= position for base, position in positions.items()):
+                    made.execute(sql, values)
+        return self._made[key]
+
+    def answer(self, view: str, values: tuple[Any, ...], clock: Mapping[str, int]) -> list[dict[str, Any]]:
+        sql = VIEWS[view].replace("IN (?)", f"IN ({', '.join('?' * len(values))})")
+        cursor = self.at(clock).execute(sql, values)
+        return [dict(zip([column[0] for column in cursor.description], row, strict=True)) for row in cursor]
+
+
+class Follower:
+    """One subscription that is broken off and taken up again; keeps what it folded to at each token."""
+
+    def __init__(
+        self, app: Any, view: str, query: str, values: tuple[Any, ...], rng: random.Random, short: bool
+    ) -> None:
+        self.app, self.view, self.query, self.values, self.rng = app, view, query, values, rng
+        self.folded = Folded()
+        self.seen: list[tuple[dict[str, int], list[Any]]] = []
+        self.offset = ""
+        self.short = short
+        self.resumed = self.begun = self.events = self.evicted = 0
+        self.clock: dict[str, int] = {}
+
+    async def follow(self) -> None:
+        while True:
+            await self._connection()
+
+    async def _connection(self) -> None:
+        base = f"/v1/views/{self.view}/live?{self.query}"
+        if not self.offset:
+            answered = await get(self.app, base)
+            if answered.status == 503 and self.short:
+                await asyncio.sleep(0.05)
+                return
+            assert answered.status == 200, answered.body
+            self.begun += 1
+            self._take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
+        if self.rng.random() < 0.1:
+            answered = await get(self.app, f"{base}&offset={self.offset}")
+            if answered.status == 200:
+                self._take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
+        stream = EventReader(self.app, f"{base}&offset={self.offset}&live=sse")
+        try:
+            await stream.began.wait()
+            if stream.status == 410:
+                self.offset = ""
+                return
+            if stream.status == 503 and self.short:
+                await asyncio.sleep(0.05)
+                return
+            assert stream.status == 200
+            self.resumed += 1
+            left = self.rng.randrange(3, 30)
+            messages: list[Any] = []
+            while left and (event := await stream.event()) is not None:
+                name, data = event
+                if name == "data":
+                    messages += data
+                    continue
+                if "ended" in data:
+                    assert data["ended"] == "evicted", data
+                    assert self.short, data
+                    self.evicted += 1
+                    break
+                self._take(messages, data["streamNextOffset"], data["token"])
+                messages, left = [], left - 1
+                if self.rng.random() < 0.1:
+                    stream.reads.clear()
+                    await asyncio.sleep(self.rng.random() * 0.2)
+                    stream.reads.set()
+        finally:
+            await stream.close()
+
+    def _take(self, messages: list[Any], offset: str, token: str) -> None:
+        assert offset > self.offset or (offset == self.offset and not messages), (offset, self.offset, messages)
+        self.offset, self.clock = offset, tokens.decode(token)
+        self.events += bool(messages)
+        self.folded.take(messages)
+        self.seen.append((self.clock, self.folded.listed()))
+
+    def judge(self, log: Log) -> None:
+        for clock, rows in self.seen:
+            expected = log.answer(self.view, self.values, clock)
+            if "ORDER BY" in VIEWS[self.view]:
+                assert rows == expected, (self.view, self.values, clock)
+            else:
+                assert counted(rows) == counted(expected), (self.view, self.values, clock)
+
+
+def counted(rows: list[dict[str, Any]]) -> Counter[Any]:
+    return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+async def write(deployment: Serving, log: Log, sql: str, values: tuple[Any, ...]) -> None:
+    _, clock = await deployment.execute(sql, values)
+    log.writes.append((clock, sql, values))
+
+
+class Writer:
+    """Random writes of one row each, several on their way at once, none of which depends on another one's outcome."""
+
+    def __init__(self, deployment: Serving, log: Log, rng: random.Random) -> None:
+        self.deployment, self.log, self.rng = deployment, log, rng
+        self.ids: dict[str, set[int]] = {name: set() for name in TABLES}
+        self.latest: dict[str, int] = {}
+
+    async def some(self) -> None:
+        rng = self.rng
+        taken: dict[tuple[str, int], tuple[str, tuple[Any, ...]]] = {}
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            table, id = rng.choice(("stories", "stories", "votes", "members")), rng.randrange(12)
+            if (table, id) not in taken:
+                taken[table, id] = self._one(table, id)
+        await asyncio.gather(*(write(self.deployment, self.log, sql, values) for sql, values in taken.values()))
+        if rng.random() < 0.2:
+            view, _, values = rng.choice(ASKED)
+            await self.deployment.evict(view, [[list(values)] if view == "Several" else list(values)])
+
+    def _one(self, table: str, id: int) -> tuple[str, tuple[Any, ...]]:
+        rng, ids = self.rng, self.ids[table]
+        if id not in ids:
+            ids.add(id)
+            if table == "stories":
+                row = (id, rng.randrange(3), rng.randrange(10), rng.choice(("a", "b", "ab")))
+                return "INSERT INTO stories VALUES (?, ?, ?, ?)", row
+            count = 1 if table == "votes" else 2
+            row = (id, *(rng.randrange(3) for _ in range(count)))
+            return f"INSERT INTO {table} VALUES (?{', ?' * count})", row
+        if table == "stories" and rng.random() < 0.6:
+            column = rng.choice(("author", "score", "title"))
+            highest = {"author": 3, "score": 10}
+            value = rng.choice(("a", "b", "ab")) if column == "title" else rng.randrange(highest[column])
+            return f"UPDATE stories SET {column} = ? WHERE id = ?", (value, id)
+        ids.discard(id)
+        return f"DELETE FROM {table} WHERE id = ?", (id,)
+
+
+async def judged(deployment: Serving, rng: random.Random, writes: int = WRITES, short: bool = False) -> list[Follower]:
+    log = Log()
+    app = create_app(deployment)
+    for name, columns in TABLES.items():
+        await deployment.execute(f"CREATE TABLE {name} ({columns})")
+    for name, sql in VIEWS.items():
+        await deployment.execute(f"CREATE EXT VIEW {name} AS {sql}")
+    writer = Writer(deployment, log, rng)
+    followers = [Follower(app, *asked, random.Random(rng.random()), short) for asked in ASKED * 2]
+    tasks = [asyncio.create_task(each.follow()) for each in followers]
+    try:
+        while len(log.writes) < writes:
+            await writer.some()
+            if rng.random() < 0.3:
+                await asyncio.sleep(rng.random() * 0.02)
+        final: dict[str, int] = {}
+        for clock, _, _ in log.writes:
+            final = tokens.merge(final, clock)
+        async with asyncio.timeout(PATIENCE):
+            while not all(_reaches(each.clock, final) for each in followers):
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.01)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await app.close()
+    for each in followers:
+        each.judge(log)
+    return followers
+
+
+def _reaches(clock: Mapping[str, int], final: Mapping[str, int]) -> bool:
+    return bool(clock) and all(at >= final.get(base, 0) for base, at in clock.items())
+
+
+@pytest.mark.parametrize(("domains", "shards", "memory"), [(1, 1, 64_000_000), (2, 3, 64_000_000), (2, 1, 40_000)])
+async def test_events_fold_to_what_the_log_answers(tmp_path: Path, domains: int, shards: int, memory: int) -> None:
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=memory, domains=domains, shards=shards)
+    try:
+        followers = await judged(deployment, random.Random(seed), short=memory < 10**6)
+        print(deployment.dataflow.flusher.watches, deployment.live.status())
+    finally:
+        await deployment.close()
+    assert sum(each.events for each in followers) > WRITES
+    assert sum(each.resumed for each in followers) > len(followers)
+
+
+async def test_the_same_through_a_cluster(tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    deployment = await open_cluster(tmp_path, maps=True, read_timeout=30.0, plain=False)
+    try:
+        followers = await judged(deployment, random.Random(seed))
+    finally:
+        await deployment.close()
+    assert sum(each.events for each in followers) > WRITES

@@ -1,0 +1,154 @@
+"""A client of live views inside the test's process: it speaks ASGI, reads as slowly as it is told to, and folds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+Headers = dict[str, str]
+
+
+@dataclass(slots=True)
+class Answered:
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def get(app: Any, url: str, headers: Headers | None = None) -> Answered:
+    stream = EventReader(app, url, headers or {})
+    await stream.ended.wait()
+    return Answered(stream.status, stream.headers, bytes(stream.body))
+
+
+class EventReader:
+    """One request, whose answer comes piece by piece. ``open`` is an event: while it is clear, nothing is read."""
+
+    def __init__(self, app: Any, url: str, headers: Headers | None = None, method: str = "GET", body: bytes = b""):
+        self.status = 0
+        self.headers: Headers = {}
+        self.body = bytearray()
+        self.ended = asyncio.Event()
+        self.began = asyncio.Event()
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._sent = body
+        self._came = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._asked = False
+        self._at = 0
+        self._task = asyncio.create_task(self._run(app, url, headers or {}, method))
+
+    async def _run(self, app: Any, url: str, headers: Headers, method: str) -> None:
+        parts = urlsplit(url)
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "client": ("192.0.2.1", 1),
+            "server": ("test", 80),
+        }
+        try:
+            await app(scope, self._receive, self._send)
+        finally:
+            self.ended.set()
+            self._came.set()
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self._sent, "more_body": False}
+        await self._closing.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self.began.set()
+        else:
+            await self.reads.wait()
+            self.body += message.get("body", b"")
+            self._came.set()
+
+    async def event(self) -> tuple[str, Any] | None:
+        """The next event; None at the end."""
+        while True:
+            end = self.body.find(b"\n\n", self._at)
+            if end >= 0:
+                block, self._at = bytes(self.body[self._at : end]).decode(), end + 2
+                found = _parsed(block)
+                if found is not None:
+                    return found
+                continue
+            if self.ended.is_set():
+                return None
+            self._came.clear()
+            await self._came.wait()
+
+    async def close(self) -> None:
+        self._closing.set()
+        self.reads.set()
+        await self._task
+
+
+def _parsed(block: str) -> tuple[str, Any] | None:
+    name, data = "message", []
+    for line in block.split("\n"):
+        kind, _, value = line.partition(": ")
+        if kind == "event":
+            name = value
+        elif kind == "data":
+            data.append(value)
+    return (name, json.loads("\n".join(data))) if data else None
+
+
+@dataclass(slots=True)
+class Folded:
+    """The rows that messages come to, by key; in the order of their places where they have them. Whatever is no change
+    of what is there fails: a repetition, or something that was left out."""
+
+    rows: dict[str, Any] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+    def take(self, messages: list[Any]) -> None:
+        if messages and messages[0]["headers"].get("control") == "snapshot-start":
+            assert messages[-1]["headers"]["control"] == "snapshot-end"
+            self.rows.clear()
+            self.order.clear()
+            messages = messages[1:-1]
+        placed = []
+        for message in messages:
+            key, operation = message["key"], message["headers"]["operation"]
+            if operation == "insert":
+                assert key not in self.rows, f"inserted twice: {message}"
+            else:
+                assert key in self.rows, f"not there: {message}"
+                self.order.remove(key)
+                del self.rows[key]
+            if operation != "delete":
+                assert key not in self.rows, message
+                self.rows[key] = message["value"]
+                placed.append((message["headers"].get("place"), key))
+        for place, key in placed:
+            self.order.insert(len(self.order) if place is None else place, key)
+
+    def listed(self) -> list[Any]:
+        return [self.rows[key] for key in self.order]
+
+
+Ask = Callable[[str], Awaitable[Answered]]
