@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -298,15 +299,12 @@ class Planned:
         plans.learn(sent, plans.prepared(sent.statement, self.state))
         self._compare_recognised(plans, other)
         try:
-            plans.whole(sql).send(None)
+            whole = asyncio.run(plans.whole(sql))
         except Unsupported:
             return
-        except StopIteration as made:
-            whole = made.value
-            kept = whole is not None and whole.ad_hoc.reusable and whole.planned.finish is None
-            if whole is not None and kept and whole.plan.reader.key:
-                plans.known_shapes.keep(sql, None, whole)
-                self._compare_recognised(plans, other)
+        if whole is not None and whole.ad_hoc.reusable and whole.planned.finish is None and whole.plan.reader.key:
+            plans.known_shapes.keep(sql, None, whole)
+            self._compare_recognised(plans, other)
 
     def _compare_recognised(self, plans: SelectPlans, other: str) -> None:
         known = plans.recognised(other)
