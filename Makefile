@@ -56,8 +56,9 @@ format: $(INSTALLED)  ## bring the code into ruff's form
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
+fuzz: $(INSTALLED)  ## the differential campaign, and views with parameters beside constants; SECONDS=60 SEED=1, SECONDS of each
 	@$(BIN)/python -m tests.campaign --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.campaign.constants --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 fuzz-nested: $(INSTALLED)  ## nested SELECTs beside MariaDB (which has to be installed) and DuckDB; SECONDS=60 SEED=1
 	@$(BIN)/python -m tests.campaign.beside --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

@@ -20,6 +20,9 @@ Every generated expression is a tree that knows its SQL type and prints itself t
 SQLite with our own functions for the judge. So the judge never parses SQL, and a planner's misreading of a statement
 cannot be shared by both sides. Where engines differ the judge follows MySQL 8 (division, AVG, NULL order, casts).
 
+Two more draw text by a grammar, in which one query nests in another: ``beside.py`` beside MariaDB, and ``constants.py``
+with parameters in any place, beside the same SELECT with its values written out.
+
     python -m tests.campaign --seconds 60 --seed 1
 
 A failure is shrunk and printed as a script, with a one-line command that runs the shrunk case again.

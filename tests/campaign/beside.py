@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,21 +24,21 @@ import duckdb
 
 from domains.errors import LimitExceeded, Unsupported
 from loadgen.bench import servers
-from tests.campaign.nested import FOR_DUCKDB, TABLES, VALUE_FOR_MARIADB, Nested, Nester
+from tests.campaign.nested import (
+    DEFINITIONS,
+    FOR_DUCKDB,
+    TABLES,
+    VALUE_FOR_MARIADB,
+    Bag,
+    Nested,
+    Nester,
+    Writes,
+    bag,
+)
 from tests.campaign.simulated import simulated
 from tests.campaign.subject import Setting, Subject
 
-DEFINITIONS = (
-    "CREATE TABLE p (id INT PRIMARY KEY, a INT, b INT)",
-    "CREATE TABLE q (id INT PRIMARY KEY, a INT, b INT)",
-    "CREATE TABLE r (a INT, b INT)",
-)
 QUERIES, WRITES = 6, 5
-Bag = Counter[tuple[Any, ...]]
-
-
-def bag(rows: Iterable[Iterable[Any]]) -> Bag:
-    return Counter(tuple(None if value is None else round(float(value), 3) for value in row) for row in rows)
 
 
 def _for_duckdb(text: str) -> str:
@@ -95,7 +94,7 @@ class Round:
         setting = Setting(seed, self.random.random() < 0.8, self.random.randint(1, 3), self.random.randint(1, 2))
         self.subject: Subject = simulated(setting)
         self.views: dict[str, Nested] = {}
-        self._ids = 0
+        self._writes = Writes(self.random)
 
     async def run(self) -> None:
         await self.judges.begin()
@@ -136,28 +135,11 @@ class Round:
 
     async def _write(self, count: int) -> None:
         for _ in range(count):
-            statement = self._statement()
+            statement = self._writes.statement()
             self.subject.execute(statement)
             await self.judges.write(statement)
             if self.random.random() < 0.5:
                 self.subject.step(self.random)
-
-    def _statement(self) -> str:
-        random, table = self.random, self.random.choice(list(TABLES))
-
-        def value() -> str:
-            return random.choice(("NULL", "0", "1", "2", "3"))
-
-        draw = random.random()
-        if draw < 0.7:
-            rows = []
-            for _ in range(random.randint(1, 3)):
-                self._ids += 1
-                rows.append(f"({f'{self._ids}, ' if table != 'r' else ''}{value()}, {value()})")
-            return f"INSERT INTO {table} VALUES {', '.join(rows)}"
-        if draw < 0.85:
-            return f"DELETE FROM {table} WHERE a = {value()} AND b <> {random.randint(0, 3)}"
-        return f"UPDATE {table} SET b = {value()} WHERE a = {random.randint(0, 3)}"
 
     def _asked_for(self, name: str, query: Nested) -> tuple[list[int], str]:
         """What a view is read with, and the query with these values in its text."""
