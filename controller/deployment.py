@@ -382,8 +382,9 @@ class Deployment(Protocol):
         rows: Sequence[Mapping[str, Any]],
         once: Once | None = None,
         duplicate: OnDuplicate = REFUSED,
+        asker: Caller = OPEN,
     ) -> WriteResult:
-        """``duplicate`` says what to do with a row whose key is taken.
+        """``duplicate`` says what to do with a row whose key is taken; ``asker`` is whom policies may apply to.
 
         With ``once``, a number of a stream, the rows are inserted once, however often they are sent
         (``domains/store/storage.py``). Then raises RowsRefused, with every row that cannot be stored; OutOfOrder if a
@@ -396,17 +397,19 @@ class Deployment(Protocol):
     async def forget_stream(self, table: str, stream: str) -> None:
         """Forget a stream, if it is known: its next number is 1."""
 
-    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult: ...
+    async def update(
+        self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any], asker: Caller = OPEN
+    ) -> WriteResult: ...
 
-    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult: ...
+    async def delete(self, table: str, key: Mapping[str, Any], asker: Caller = OPEN) -> WriteResult: ...
 
     def held(self, view: str) -> AsyncIterator[bytes]:
         """All rows of the view's reader, as lines of JSON (``lookups/view_dump.py``). Raises NotFound."""
 
     async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int: ...
 
-    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
-        """The tables with policies that a table or view comes to; ``written``: a write to the table does."""
+    def policed(self, name: str) -> Sequence[str]:
+        """The tables with policies that a table or view comes to."""
 
     async def migrate(self, sql: str) -> MigrationStatus:
         """Queue a migration of DDL statements; raises errors of its planning."""

@@ -59,11 +59,13 @@ class TableTarget:
     """The domains of its shards, by number."""
     also: tuple[TableSchema, ...] = ()
     """The further tables of the same write, whose versions are in ``version`` too."""
+    policies: bool = False
+    """Whether any table has policies, so that a write may have to go with guards."""
 
     @classmethod
-    def of(cls, schema: TableSchema, shards: int) -> TableTarget:
+    def of(cls, schema: TableSchema, shards: int, *, policies: bool = False) -> TableTarget:
         domains = tuple(physical(BASES, shard, shards) for shard in range(schema.shards or shards))
-        return cls(schema, version_of(schema), shards, domains)
+        return cls(schema, version_of(schema), shards, domains, policies=policies)
 
     def beside(self, others: Sequence[TableTarget]) -> TableTarget:
         """What a write to this table and to others needs."""

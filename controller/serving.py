@@ -51,7 +51,6 @@ from domains.plan.packets import Amend, Clock, Insert, Once, Operation
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from domains.store.storage import check_name
-from migrations.access.policies import written_through
 from migrations.change import BASES
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
@@ -60,6 +59,7 @@ from migrations.parse.measure import SqlLimits
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
+from migrations.statements.policies.writing import guarded
 from migrations.statements.rows import SLICE_ROWS, delete_operation, insert_operation, inserting, update_operation
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
@@ -67,6 +67,7 @@ from worker.reader_map import BoundLookup, in_one_state
 from worker.service.child_pool import ChildPool, in_turns
 
 Answer = TypeVar("Answer")
+GivenRows = Sequence[Mapping[str, Any]]
 
 BUDGET = Budget()
 
@@ -362,9 +363,8 @@ class Serving(ABC):
         async for line in held_lines(self.state, view, lookup.shards, self.hosts):
             yield line
 
-    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
-        catalog = self.state.catalog
-        return catalog.policed([name, *(written_through(catalog, [name]) if written else ())])
+    def policed(self, name: str) -> Sequence[str]:
+        return self.state.catalog.policed([name])
 
     async def evict(self, view: str, keys: Sequence[Any], moment: RequestMoment | None = None) -> int:
         lookup = self.prepare(view)
@@ -380,12 +380,13 @@ class Serving(ABC):
 
     # --- writes -------------------------------------------------------------------------------------------------
 
-    async def write(self, operation: Operation) -> WriteResult:
+    async def write(self, operation: Operation, asker: Caller = OPEN) -> WriteResult:
         """Returns when the write is durable and the readers of its domain reflect it; a token waits for the others.
 
-        Raises SchemaChanged if the table was altered since the operation was made: then nothing was done.
-        """
+        :raises SchemaChanged: the table was altered since the operation was made. Then nothing was done."""
         table, shard = self._target(operation.table, stored_table), 0
+        if table.policies and asker.policy_claims is not None:
+            operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
         if isinstance(operation, Amend) and operation.also:
             table = table.beside([self._target(each.table, stored_table) for each in operation.also])
         if len(table.domains) > 1:
@@ -403,8 +404,8 @@ class Serving(ABC):
         """The table of SQL's name, or of the name that it is stored by. Raises NotFound."""
         found = self._targets.get((find, name))
         if found is None:
-            state = self.state
-            found = self._targets[find, name] = TableTarget.of(find(state, name), state.shards)
+            catalog, schema = self.state.catalog, find(self.state, name)
+            found = self._targets[find, name] = TableTarget.of(schema, catalog.shards, policies=bool(catalog.policies))
         return found
 
     @staticmethod
@@ -429,29 +430,26 @@ class Serving(ABC):
         rows: Sequence[Mapping[str, Any]],
         once: Once | None = None,
         duplicate: OnDuplicate = REFUSED,
+        asker: Caller = OPEN,
     ) -> WriteResult:
         if once is not None:
             if duplicate.act != "error":
                 raise numbered_upsert()
-            return await self.made_anew(lambda: self._insert_once(self._target(table), rows, once))
+            return await self.made_anew(lambda: self._insert_once(self._target(table), rows, once, asker))
 
-        def attempt() -> Awaitable[WriteResult]:
+        async def attempt() -> WriteResult:
             target = self._target(table)
-            if len(rows) > SLICE_ROWS:
-                return self._insert_many(target, rows, duplicate)
-            return self.write(insert_operation(target.schema, rows, self.now(), duplicate, target.shards))
+            asked = target.schema, rows, self.now(), duplicate, target.shards
+            made = await in_turns(inserting(*asked)) if len(rows) > SLICE_ROWS else insert_operation(*asked)
+            return await self.write(made, asker)
 
         return await self.made_anew(attempt)
 
-    async def _insert_many(
-        self, table: TableTarget, rows: Sequence[Mapping[str, Any]], duplicate: OnDuplicate
-    ) -> WriteResult:
-        making = inserting(table.schema, rows, self.now(), duplicate, table.shards)
-        return await self.write(await in_turns(making))
-
-    async def _insert_once(self, table: TableTarget, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
+    async def _insert_once(self, table: TableTarget, rows: GivenRows, once: Once, asker: Caller) -> WriteResult:
         check_name(once.stream)
         operation = await in_turns(inserting(table.schema, rows, self.now()))
+        if table.policies and asker.policy_claims is not None:
+            operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
         return await write_numbered(
             split_numbered(operation, table.schema, table.shards, once.number),
             lambda shard, part: self.hosts.write_once(table.domains[shard], part, table, once),
@@ -465,13 +463,15 @@ class Serving(ABC):
     async def forget_stream(self, table: str, stream: str) -> None:
         await self.insert(table, (), Once(stream, 0))
 
-    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
+    async def update(
+        self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any], asker: Caller = OPEN
+    ) -> WriteResult:
         return await self.made_anew(
-            lambda: self.write(update_operation(self._target(table).schema, key, changes, self.now()))
+            lambda: self.write(update_operation(self._target(table).schema, key, changes, self.now()), asker)
         )
 
-    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
-        return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key)))
+    async def delete(self, table: str, key: Mapping[str, Any], asker: Caller = OPEN) -> WriteResult:
+        return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key), asker))
 
     # --- what there is ------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
 from time import monotonic
@@ -30,19 +30,17 @@ from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, TableSchema, Value
 from domains.plan.packets import Clock
-from migrations.access.policies import is_checked
 from migrations.access.secrets import hidden
-from migrations.access.statements import changed_tables, recorded
-from migrations.catalog import Catalog
+from migrations.access.statements import recorded
 from migrations.parse.accounts import AccountStatement
-from migrations.parse.reading import Parsed, deed, exp, too_deep
+from migrations.parse.reading import Parsed, deed, too_deep
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
 from migrations.statements.definitions.written import definition_text, policy_rows
 from migrations.statements.dml import resolve
-from migrations.statements.policies.writing import checked_write, chosen_apart
+from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.show import session as session_setting
 from migrations.statements.statement import (
@@ -194,10 +192,7 @@ class Statements:
         return results, _moved(clock, token)
 
     async def _alone(self, sql: str, clock: Clock, session: Caller, *, values: bool = True) -> StatementResult | None:
-        """A long text that is a single write of values. None: it is something else, and has been measured; or its rows
-        are to be looked at."""
-        if self._deployment.state.catalog.policies and session.policy_claims is not None:
-            return None
+        """A long text that is a single write of values. None: it is something else, and has been measured."""
         catalog = self._deployment.state.catalog
         tables = catalog.tables if values else None
         operation = await self.texts.write_of(sql, tables, catalog.shards, self._deployment.now())
@@ -206,7 +201,7 @@ class Statements:
         name = operation.table.lower()
         if self._deployment.state.catalog.tables.get(name) is not catalog.tables[name]:
             raise SchemaChanged(operation.table)
-        return await self._write(WriteStatement(operation), clock)
+        return await self._write(WriteStatement(operation), clock, session)
 
     async def _select_alone(
         self, sql: str, params: Sequence[Any], clock: Clock, session: Caller
@@ -236,14 +231,12 @@ class Statements:
             alone = await self._alone(sql, clock, session)
             if alone is not None:
                 return alone
-        if prepared.is_write and session.policy_claims is not None and self._is_policed(prepared.parsed):
-            return await self._write_checked(prepared, params, clock, session)
         if prepared.fills:
             return await self._make_of_select(prepared.parsed, params, clock, session)
         statement = await self._interpreted(prepared, params)
         match statement:
             case WriteStatement():
-                return await self._write(statement, clock)
+                return await self._write(statement, clock, session)
             case PendingWrite(subqueries=subqueries):
                 catalog = self._deployment.state.catalog
                 answers = [await self._selects.values(select, clock, session) for select in subqueries]
@@ -253,7 +246,7 @@ class Statements:
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
                     # The table was altered while the SELECT was read.
                     return await self._one(prepared, params, clock, whole, session)
-                return await self._write(written, clock)
+                return await self._write(written, clock, session)
             case ChosenWrite():
                 return await self._choose(statement, clock, session)
             case SelectStatement():
@@ -302,55 +295,21 @@ class Statements:
         await self._deployment.run(RecipeEntry((text,)), parsed.sql, rows=made)
         return StatementResult(rows_affected=len(made.rows), done=deed(parsed))
 
-    def _is_policed(self, parsed: Parsed) -> bool:
-        catalog = self._deployment.state.catalog
-        return bool(catalog.policies) and bool(catalog.policed(changed_tables(parsed.expression)))
-
-    async def _write_checked(
-        self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock, session: Caller
-    ) -> StatementResult:
-        """A write to a table with policies, by whom they apply to."""
-        node, catalog, now = prepared.parsed.expression, self._deployment.state.catalog, self._deployment.now()
-        session.check_unfiltered(prepared.needed(catalog)[1])
-        assert is_checked(node), "what is not was refused"
-        if isinstance(node, exp.Insert):
-            statement = await self._interpreted(prepared, params)
-            if isinstance(statement, PendingWrite):
-                answers = [await self._selects.values(select, clock, session) for select in statement.subqueries]
-                columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
-                statement = resolve(statement, rows, columns, self.texts.limits.max_subquery_rows)
-            assert isinstance(statement, WriteStatement)
-            return await self._write_as(statement, clock, session, catalog, now)
-        parsed = with_draws(prepared.parsed, drawing_start) if prepared.draws else prepared.parsed
-        return await self._choose(chosen_apart(parsed, catalog, params, now), clock, session, catalog)
-
-    async def _write_as(
-        self, statement: WriteStatement, clock: Clock, session: Caller, catalog: Catalog, now: str
-    ) -> StatementResult:
-        """The write on what policies let it write, which are still those of the catalog that it was made for."""
-        claims = session.policy_claims
-        if claims is not None and self._deployment.state.catalog.policies != catalog.policies:
-            raise SchemaChanged(statement.operation.table)
-        if claims is not None and catalog.policies:
-            statement = replace(statement, operation=checked_write(statement.operation, catalog, claims, now))
-        return await self._write(statement, clock)
-
-    async def _choose(
-        self, statement: ChosenWrite, clock: Clock, session: Caller, catalog: Catalog | None = None
-    ) -> StatementResult:
+    async def _choose(self, statement: ChosenWrite, clock: Clock, session: Caller) -> StatementResult:
         """Find the rows, then write them; anew where other writes came to them between.
 
         :raises RowsChanged: that went on for :data:`CHOOSING_SECONDS`. Where a part was done in other shards it ends.
         """
         deadline, schemas = monotonic() + CHOOSING_SECONDS, [table.schema for table in statement.tables]
+        claims, catalog = session.policy_claims, self._deployment.state.catalog
+        choosing = statement if claims is None or not catalog.policies else narrowed(statement, catalog, claims)
         while True:
-            columns, rows = await self._selects.found(statement.select, clock, session)
+            columns, rows = await self._selects.found(choosing.select, clock, session)
             for schema in schemas:
                 if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
                     raise SchemaChanged(schema.name)
             try:
-                write, known = chosen(statement, columns, rows), catalog or self._deployment.state.catalog
-                return await self._write_as(write, clock, session, known, self._deployment.now())
+                return await self._write(chosen(statement, columns, rows), clock, session)
             except RowsChanged:
                 if monotonic() >= deadline:
                     raise
@@ -370,9 +329,9 @@ class Statements:
             raise SchemaChanged("of the statement")
         return statement
 
-    async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
+    async def _write(self, statement: WriteStatement, clock: Clock, session: Caller) -> StatementResult:
         # At once, in the turn in which the operation was made: it goes with the table's version of now.
-        written = await self._deployment.write(statement.operation)
+        written = await self._deployment.write(statement.operation, session)
         clock.update(latest((clock, written.clock)))
         told = statement.returning
         if told is None:

@@ -62,6 +62,27 @@ Access = tuple[tuple[Columns, tuple[Row, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class RowGuard:
+    """What row policies let one user do with the rows of a table: conditions over a stored row, with the user's claims
+    as constants. What is not true is not let (``engine/writing/guarding.py``)."""
+
+    table: str
+    shows: Expression
+    """USING of SELECT."""
+    inserted: Expression
+    """WITH CHECK of INSERT."""
+    updated: Expression
+    """USING of UPDATE, and then its WITH CHECK."""
+    becomes: Expression
+    deleted: Expression
+    """USING of DELETE."""
+
+
+Guards = tuple[RowGuard, ...]
+"""Of each table with policies that an operation comes to, also by foreign keys; () where none apply to who writes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """Rows of the table's stored width, already coerced, defaults filled in; None in an AUTO_INCREMENT column asks
     for the next value."""
@@ -79,6 +100,7 @@ class Insert:
     returning: bool = False
     """Whether the stored rows are told, as in MariaDB's RETURNING."""
     stamps: Stamps = ()
+    guards: Guards = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +116,7 @@ class Update:
     stamps: Stamps = ()
     ignore: bool = False
     """UPDATE IGNORE: a row whose new values a unique key or a CHECK refuses stays as it is."""
+    guards: Guards = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,7 @@ class Delete:
     limit: int | None = None
     returning: bool = False
     """Whether the deleted rows are told."""
+    guards: Guards = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +150,8 @@ class Amend:
     """The same of other tables of the shard, in one commit."""
     ignore: bool = False
     """UPDATE IGNORE, in the order of ``rows``."""
+    guards: Guards = ()
+    """Of ``also``, too."""
 
 
 Operation = Insert | Update | Delete | Amend

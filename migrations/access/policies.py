@@ -4,8 +4,8 @@
 
     reading    query/source.py comes to each base table by ``shown_rows``: views, SELECTs without one, subqueries of
                writes. Claims are parameters that nobody but the session gives (``query/expressions/moments.py``)
-    writing    a SELECT chooses the rows of UPDATE and DELETE; ``statements/policies/writing.py`` looks at them, and at
-               new rows, before they are sent
+    writing    each operation has the policies with it (``statements/policies/writing.py``), and the step that writes
+               looks at the rows (``domains/engine/writing/guarding.py``)
     the rest   is refused by ``unfiltered`` to whom policies apply: no policy is applied there
 
 A table with a policy shows the rows that one of its policies for SELECT lets through: none, where it has none of these.
@@ -47,57 +47,36 @@ def unfiltered(parsed: Parsed, catalog: Catalog) -> tuple[str, ...]:
     """The tables with policies that a statement comes to otherwise than by a query: their names in SQL, in order."""
     if not catalog.policies or parsed.account is not None:
         return ()
-    if is_checked(parsed.expression):
-        node = parsed.expression
-        reached = () if isinstance(node, exp.Insert) else written_through(catalog, changed_tables(node), type(node))
-        return catalog.policed(reached)
     kind = next((each for each in type(parsed.expression).__mro__ if each in _REACHED), None)
     assert kind is not None, f"{type(parsed.expression).__name__} is a statement that does not say what it comes to"
     return catalog.policed(_REACHED[kind](parsed, catalog))
 
 
-_ACTS = frozenset((Reaction.CASCADE, Reaction.SET_NULL))
-
-
-def written_through(catalog: Catalog, names: Iterable[str], by: type[exp.Expr] = exp.Expr) -> set[str]:
-    """The tables whose rows change with those of tables, by SQL's names: their children, and what is below these.
-    ``by``: an UPDATE or a DELETE, where it is known which."""
-    first = {name.lower() for name in names}
-    pending, looked, reached = set(first), set[str](), set[str]()
+def written_through(catalog: Catalog, names: Iterable[str]) -> set[str]:
+    """The tables whose rows change with those of tables, by SQL's names: their children, and what is below these."""
+    pending, reached = {name.lower() for name in names}, set[str]()
     while pending:
-        looked.add(name := pending.pop())
-        kind = by if name in first and name not in reached else exp.Expr
-        table = catalog.named(name)
-        if table is None:
-            continue
-        for other in catalog.tables.values():
+        table = catalog.named(pending.pop())
+        for other in catalog.tables.values() if table is not None else ():
             for key in other.foreign_keys:
-                acts = (key.on_delete in _ACTS and kind is not exp.Update) or (
-                    key.on_update in _ACTS and kind is not exp.Delete
-                )
-                if key.enforced and acts and key.parent.lower() == table.name.lower():
+                acts = key.on_delete in _ACTS or key.on_update in _ACTS
+                if key.enforced and acts and table is not None and key.parent.lower() == table.name.lower():
+                    pending |= {other.title.lower()} - reached
                     reached.add(other.title.lower())
-                    pending |= {other.title.lower()} - looked
     return reached
 
 
-def is_checked(node: exp.Expr) -> bool:
-    """Whether the rows that a statement writes are looked at one by one: a plain INSERT, an UPDATE or DELETE. What
-    becomes of rows that are there already (REPLACE, IGNORE, ON DUPLICATE KEY UPDATE) is known to the engine alone."""
-    if isinstance(node, exp.Insert):
-        others = ("ignore", "conflict", "returning")
-        return node.args.get("alternative") is None and not any(node.args.get(each) for each in others)
-    return isinstance(node, (exp.Update, exp.Delete)) and not node.args.get("ignore")
+_ACTS = frozenset((Reaction.CASCADE, Reaction.SET_NULL))
 
 
 def _queried(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
-    """All that it reads it reads by queries."""
+    """All that it reads it reads by queries, and all that it writes goes with its guards."""
     return ()
 
 
-def _written(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
-    changed = changed_tables(parsed.expression)
-    return changed | written_through(catalog, changed)
+def _emptied(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
+    """TRUNCATE looks at no row."""
+    return changed_tables(parsed.expression)
 
 
 def _made(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
@@ -126,10 +105,10 @@ def _explained(parsed: Parsed, catalog: Catalog) -> Iterable[str]:
 
 _REACHED: dict[type[exp.Expr], Callable[[Parsed, Catalog], Iterable[str]]] = {
     exp.Query: _queried,
-    exp.Insert: _written,
-    exp.Update: _written,
-    exp.Delete: _written,
-    exp.TruncateTable: _written,
+    exp.Insert: _queried,
+    exp.Update: _queried,
+    exp.Delete: _queried,
+    exp.TruncateTable: _emptied,
     exp.Create: _made,
     exp.Alter: _altered,
     exp.Drop: _dropped,

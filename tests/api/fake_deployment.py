@@ -206,7 +206,7 @@ class FakeDeployment:
         info = self._view(view)
         return self._fill(info, self.key_of_text(info, text))
 
-    def policed(self, name: str, *, written: bool = False) -> Sequence[str]:
+    def policed(self, name: str) -> Sequence[str]:
         return ()
 
     async def fill_page(
@@ -237,6 +237,7 @@ class FakeDeployment:
         rows: Sequence[Mapping[str, Any]],
         once: Once | None = None,
         duplicate: OnDuplicate = REFUSED,
+        asker: Caller = OPEN,
     ) -> WriteResult:
         schema = self._table(table)
         if once is not None:
@@ -295,13 +296,15 @@ class FakeDeployment:
     async def forget_stream(self, table: str, stream: str) -> None:
         self.numbers.pop((self._table(table).name, stream), None)
 
-    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
+    async def update(
+        self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any], asker: Caller = OPEN
+    ) -> WriteResult:
         schema = self._table(table)
         self._check(schema, {**key, **changes})
         assigned = ", ".join(f"{name} = ?" for name in changes)
         return self._written(schema, f"UPDATE {table} SET {assigned}", changes, key)
 
-    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
+    async def delete(self, table: str, key: Mapping[str, Any], asker: Caller = OPEN) -> WriteResult:
         schema = self._table(table)
         self._check(schema, key)
         return self._written(schema, f"DELETE FROM {table}", {}, key)

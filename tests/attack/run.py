@@ -22,7 +22,7 @@ from kazoo.exceptions import KazooException, NoAuthError
 
 from migrations.access.rights import EVERYTHING, Privilege
 from tests.attack.stranger import attack
-from tests.attack.who_may import ANYBODY, ENDPOINTS, SCHEMA, STATEMENTS
+from tests.attack.who_may import ANYBODY, ENDPOINTS, OTHERS, POLICED, SCHEMA, STATEMENTS, WRITES
 from tests.hostile.run import resident
 from tests.told_process import ToldProcess
 from worker.wire.vocabulary import PROTOCOL
@@ -215,6 +215,24 @@ async def _users(http: httpx.AsyncClient, nobody: httpx.AsyncClient) -> list[str
             answer = await http.post("/v1/sql", json={"sql": sql}, headers=bearer(await _key(http, needed - {missing})))
             if answer.status_code != 403 or WORD in answer.text:
                 faults.append(f"{sql}: without {missing} it gets {answer.status_code}")
+    return [*faults, *await _under_policies(http)]
+
+
+async def _under_policies(http: httpx.AsyncClient) -> list[str]:
+    """A user who has all rights but to bypass policies, among rows of others."""
+    await _done(http, POLICED)
+    all_but = {(each, "*") for each in Privilege} - {(Privilege.BYPASS_POLICIES, "*")}
+    seven = {**bearer(await _key(http, all_but)), "Headrace-Claims": '{"sub": 7}'}
+    before = [(await _done(http, sql))["results"] for sql in OTHERS]
+    faults = []
+    for method, path, body, wanted in WRITES:
+        answer = await http.request(method, path, json=body, headers=seven)
+        told = answer.json()
+        affected = told.get("results", [told])[-1].get("rows_affected")
+        if (answer.status_code, affected == 0) != ((200, True) if wanted is None else (wanted, False)):
+            faults.append(f"{body}: under policies it gets {answer.status_code}, {answer.text}")
+        if WORD in answer.text or [(await _done(http, sql))["results"] for sql in OTHERS] != before:
+            faults.append(f"{body}: it comes to rows of others: {answer.text}")
     return faults
 
 

@@ -65,6 +65,11 @@ STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
     ),
     ("SELECT title FROM ByAuthor WHERE author = 7", {(P.QUERY, "*"), (P.SELECT, "byauthor")}),
     ("INSERT INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories")}),
+    ("INSERT IGNORE INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories")}),
+    (
+        "REPLACE INTO stories VALUES (20, 1, 'x') RETURNING title",
+        {(P.INSERT, "stories"), (P.DELETE, "stories"), (P.SELECT, "stories")},
+    ),
     ("REPLACE INTO stories VALUES (20, 1, 'x')", {(P.INSERT, "stories"), (P.DELETE, "stories")}),
     (
         "INSERT INTO stories VALUES (20, 1, 'x') ON DUPLICATE KEY UPDATE title = VALUES(title)",
@@ -80,6 +85,7 @@ STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
     ),
     ("INSERT INTO stories VALUES (21, 1, 'x') RETURNING id", {(P.INSERT, "stories"), (P.SELECT, "stories")}),
     ("UPDATE stories SET title = 'z'", {(P.UPDATE, "stories")}),
+    ("UPDATE IGNORE stories SET title = 'z'", {(P.UPDATE, "stories")}),
     ("UPDATE stories SET title = 'z' WHERE id = 1", {(P.UPDATE, "stories"), (P.SELECT, "stories")}),
     (
         "UPDATE stories s JOIN secrets t ON t.id = s.id SET s.title = t.word",
@@ -143,4 +149,59 @@ STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
     ("GRANT r TO u", set()),
     ("DROP ROLE r", {(P.CREATE_USER, "*")}),
     ("DROP USER u", {(P.CREATE_USER, "*")}),
+]
+
+# A user of one row among others', of a table with policies: each form of a write, and what it is answered. ``None``: no
+# row is there for it. What others have is the same afterwards, and none of it is told.
+
+POLICED = """
+CREATE TABLE mails (id INT PRIMARY KEY, owner INT, body TEXT) SHARD BY (id);
+CREATE TABLE labels (mail INT, id INT, owner INT, PRIMARY KEY (mail, id),
+  FOREIGN KEY (mail) REFERENCES mails (id) ON DELETE CASCADE) SHARD BY (mail);
+INSERT INTO mails VALUES (1, 7, 'mine'), (2, 8, 'abracadabra'), (3, 8, 'abracadabra'), (4, 7, 'with a label');
+INSERT INTO labels VALUES (2, 1, 8), (4, 1, 8);
+CREATE POLICY own ON mails USING (owner = CURRENT_CLAIM('sub'));
+CREATE POLICY own ON labels USING (owner = CURRENT_CLAIM('sub'))
+"""
+OTHERS = "SELECT * FROM mails WHERE owner = 8 ORDER BY id", "SELECT * FROM labels ORDER BY mail"
+ROUTE = "/v1/tables/mails/rows"
+WRITES: list[tuple[str, str, object, int | None]] = [
+    *(
+        ("POST", "/v1/sql", {"sql": sql}, wanted)
+        for sql, wanted in (
+            ("INSERT INTO mails VALUES (10, 7, 'x')", 200),
+            ("INSERT INTO mails VALUES (11, 8, 'x')", 403),
+            ("INSERT INTO mails VALUES (2, 7, 'x')", 409),
+            ("INSERT IGNORE INTO mails VALUES (2, 7, 'x')", None),
+            ("INSERT IGNORE INTO mails VALUES (2, 8, 'x')", 403),
+            ("INSERT INTO mails VALUES (12, 7, 'x') RETURNING body", 200),
+            ("INSERT IGNORE INTO mails VALUES (2, 7, 'x') RETURNING body", None),
+            ("REPLACE INTO mails VALUES (2, 7, 'x')", 403),
+            ("REPLACE INTO mails VALUES (1, 7, 'x') RETURNING body", 200),
+            ("REPLACE INTO mails VALUES (4, 7, 'x')", 403),
+            ("INSERT INTO mails VALUES (2, 7, 'x') ON DUPLICATE KEY UPDATE owner = 7", 403),
+            ("INSERT INTO mails VALUES (2, 7, 'x') ON DUPLICATE KEY UPDATE body = JSON_EXTRACT(body, '$')", 403),
+            ("INSERT INTO mails VALUES (1, 7, 'x') ON DUPLICATE KEY UPDATE owner = 8", 403),
+            ("INSERT INTO mails VALUES (1, 7, 'x') ON DUPLICATE KEY UPDATE body = 'y'", 200),
+            ("UPDATE mails SET body = 'x' WHERE owner = 8", None),
+            ("UPDATE mails SET body = 'x' WHERE owner = 8 AND JSON_EXTRACT(body, '$') = 1", None),
+            ("UPDATE IGNORE mails SET owner = 8 WHERE id = 1", 403),
+            ("UPDATE mails SET owner = 8 WHERE id = 1", 403),
+            ("UPDATE labels JOIN mails ON mails.id = labels.mail SET labels.owner = 7", None),
+            ("DELETE FROM mails WHERE owner = 8 RETURNING body", None),
+            ("DELETE FROM mails WHERE id = 4", 403),
+            ("DELETE FROM labels", None),
+            ("TRUNCATE TABLE mails", 403),
+        )
+    ),
+    ("POST", ROUTE, {"rows": [{"id": 13, "owner": 8}]}, 403),
+    ("POST", ROUTE, {"rows": [{"id": 2, "owner": 7}], "on_duplicate": "replace"}, 403),
+    ("POST", ROUTE, {"rows": [{"id": 2, "owner": 7}], "on_duplicate": "update"}, 403),
+    ("POST", ROUTE, {"rows": [{"id": 2, "owner": 7}], "on_duplicate": "ignore"}, None),
+    ("POST", ROUTE, {"rows": [{"id": 14, "owner": 8}], "once": {"stream": "s", "number": 1}}, 403),
+    ("PATCH", ROUTE, {"key": {"id": 2}, "set": {"owner": 7}}, None),
+    ("PATCH", ROUTE, {"key": {"id": 1}, "set": {"owner": 8}}, 403),
+    ("DELETE", ROUTE, {"key": {"owner": 8}}, None),
+    ("DELETE", ROUTE, {"key": {"id": 4}}, 403),
+    ("DELETE", ROUTE, {"key": {"id": 1}}, 200),
 ]

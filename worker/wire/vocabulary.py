@@ -78,6 +78,7 @@ PACKETS: tuple[type, ...] = (
     packets.Fill,
     packets.Once,
     packets.Pattern,
+    packets.RowGuard,
     packets.Unfilled,
 )
 """Effects are not sent: the process of the domain that ordered one performs it."""

@@ -29,7 +29,7 @@ from domains.language.description import literal
 from domains.language.types import Reaction, Row, TableSchema
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Amend, Insert, Operation
+from domains.plan.packets import Amend, Guards, Insert, Operation
 
 DEEPEST = 15
 """Levels that a cascade may have, as in MySQL's InnoDB: whoever has more is going round in a circle."""
@@ -54,6 +54,7 @@ class _Together:
     """The tables of a shard as they will be after an operation."""
 
     tables: WrittenTables
+    guards: Guards
     changes: dict[str, TableChange] = field(default_factory=dict)
     kept: list[tuple[KeyReference, frozenset[Row]]] = field(default_factory=list)
     """Keys that no row may name any more when all is done."""
@@ -62,7 +63,7 @@ class _Together:
 
     def of(self, name: str) -> TableChange:
         if name not in self.changes:
-            self.changes[name] = TableChange(self.tables.known(name))
+            self.changes[name] = TableChange(self.tables.known(name), self.guards)
         return self.changes[name]
 
 
@@ -70,8 +71,9 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     """Work an operation out with all that follows from it.
 
     :raises ConstraintViolation: a foreign key, or another constraint of a table that it reaches, does not allow it.
+    :raises Forbidden: a policy of a table that it reaches does not.
     """
-    together = _Together(tables)
+    together = _Together(tables, operation.guards)
     change = together.of(operation.table)
     if isinstance(operation, Insert) and operation.on_conflict in ("ignore", "list"):
         _ask_row_by_row(together, change, operation)
@@ -148,6 +150,8 @@ def _follow(
         else:
             values = new_key if reaction is Reaction.CASCADE else None
             became[row] = _with_key(child, row, reference.columns, values or (None,) * len(reference.columns))
+    if child.guarding is not None:
+        child.guarding.check_followed(key.name, became)
     updated = moved.updated
     if any(new is not None for new in became.values()):
         if reference.child in updated:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from domains.engine.writing.guarding import Guarding
 from domains.engine.writing.written import Assigning, WrittenTable
 from domains.errors import ConstraintViolation, RowsChanged, RowsRefused, TypeViolation
-from domains.language.coercion import coerce
 from domains.language.types import Check, Delta, Row, collations_of
 from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Amend, Delete, Insert, Operation, Update
+from domains.plan.packets import Amend, Delete, Guards, Insert, Operation, Update
 from domains.plan.sharding import shard_of
 from domains.store.selecting import as_seen, selected
 
@@ -51,7 +51,7 @@ NOTHING = Changes({}, 0)
 class TableChange:
     """A table as it will be after the operation, while that is being worked out."""
 
-    def __init__(self, written: WrittenTable) -> None:
+    def __init__(self, written: WrittenTable, guards: Guards = ()) -> None:
         self.table = written.stored
         self.shard = written.shard
         self.shards = written.shards
@@ -71,6 +71,9 @@ class TableChange:
         self._began: dict[Row, Row] = {}
         self.orphan: Callable[[Row], ConstraintViolation | None] | None = None
         """What refuses a row whose foreign keys name none, where that is asked row by row."""
+        guard = next((each for each in guards if each.table == written.schema.name), None) if guards else None
+        self.guarding = None if guard is None else Guarding(guard, written.schema.title)
+        """The row policies of whom they apply to."""
 
     def find(self, columns: Columns, key: Row) -> Row | None:
         """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
@@ -146,6 +149,12 @@ class TableChange:
         self.remove(row, weight)
         if self.moved is not None:
             self.moved[row] = None
+
+    def give_way(self, row: Row) -> None:
+        """Another row replaces it."""
+        if self.guarding is not None:
+            self.guarding.check_replaced(row)
+        self.delete(row)
 
     def move(self, old: Row, new: Row) -> None:
         """The row is changed, perhaps not for the first time in the statement."""
@@ -231,9 +240,9 @@ class TableChange:
 def change_table(table: WrittenTable, operation: Operation) -> Changes:
     """Work an operation out that changes no other table.
 
-    Raises ConstraintViolation or TypeViolation; then nothing has changed.
+    Raises ConstraintViolation, TypeViolation or Forbidden; then nothing has changed.
     """
-    change = TableChange(table)
+    change = TableChange(table, operation.guards)
     affected, first = perform(change, operation)
     deltas = change.finished()
     return Changes({table: deltas} if deltas else {}, affected, first, tuple(change.returned))
@@ -241,6 +250,8 @@ def change_table(table: WrittenTable, operation: Operation) -> Changes:
 
 def perform(change: TableChange, operation: Operation) -> tuple[int, int | None]:
     """Gather what the operation changes; how many rows it affects, and the first AUTO_INCREMENT value."""
+    if change.guarding is not None:
+        operation = change.guarding.narrowed(operation)
     match operation:
         case Insert():
             affected, first = _insert(change, operation)
@@ -252,6 +263,8 @@ def perform(change: TableChange, operation: Operation) -> tuple[int, int | None]
             affected, first = _amend(change, operation), None
         case _:
             assert_never(operation)
+    if change.guarding is not None and change.returned:
+        change.guarding.check_told(change.returned)
     _count_past(change, operation)
     return affected, first
 
@@ -262,10 +275,15 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
         raise TypeViolation(
             f'table "{change.schema.name}" has {width} columns, and a row another number of values', hint="make it anew"
         )
-    rows, generated = _number(change, operation.rows)
+    rows, generated = operation.rows, range(0)
+    if change.numbered is not None:
+        rows, generated = change.written.number(rows, change.numbered)
     generate = change.written.generate
     if generate is not None:
         rows = tuple(map(generate, rows))
+    guarding = change.guarding
+    if guarding is not None:
+        guarding.check_given(rows)
     if operation.on_conflict == "ignore":
         rows = change.unbroken(rows)
     if operation.on_conflict == "list":
@@ -302,14 +320,18 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
             continue
         elif operation.on_conflict == "replace":
             affected += 1
+            if guarding is not None:
+                guarding.check_replaced(found[1])
             if found != (change.unique[-1], row) or change.moved is not None:
                 while (found := change.conflict(row)) is not None:
-                    change.delete(found[1])
+                    change.give_way(found[1])
                     affected += 1
                 change.insert(row)
                 inserted.append(row)
             # MySQL changes a row that it meets by the last key in place: nothing goes, nothing comes.
         else:
+            if guarding is not None:
+                guarding.check_met(found[1])
             assigning = assigning or Assigning(change.written, operation.assignments, operation.stamps)
             stored = assigning(found[1], (*row, *operation.beside[number - 1]) if operation.beside else row)
             affected += _update_instead(change, found[1], stored, assigning, number)
@@ -351,36 +373,6 @@ def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
     return len(rows)
 
 
-def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], range]:
-    """Give AUTO_INCREMENT values to the rows that ask for one. No row gives one of these by itself: they are greater
-    than all values that rows give.
-
-    :raises TypeViolation: the column's type has none left.
-    """
-    column = change.numbered
-    if column is None:
-        return rows, range(0)
-    given = [value for row in rows if isinstance(value := row[column], int)]
-    if given:
-        change.table.raise_auto_increment(max(given))
-    asking = sum(row[column] is None for row in rows)
-    if not asking:
-        return rows, range(0)
-    # Each shard gives out the values that belong to it, so no two of them ever give the same.
-    first = value = change.table.next_auto_increment(asking * change.shards)
-    first = value = first + (change.shard - first) % change.shards
-    numbered = []
-    for row in rows:
-        if row[column] is None:
-            numbered.append((*row[:column], value, *row[column + 1 :]))
-            value += change.shards
-        else:
-            numbered.append(row)
-    greatest = value - change.shards
-    coerce(greatest, change.schema.columns[column].type, column=change.schema.columns[column].name)
-    return tuple(numbered), range(first, value, change.shards)
-
-
 def _count_past(change: TableChange, operation: Operation) -> None:
     """No value that a row has is given out later, also where SET put it there: ON DUPLICATE KEY UPDATE would take
     that row for the one that it was to insert."""
@@ -398,6 +390,8 @@ def _update_instead(change: TableChange, old: Row, new: Row, assigning: Assignin
     """ON DUPLICATE KEY UPDATE."""
     if new == old:
         return 0
+    if change.guarding is not None:
+        change.guarding.check_changed((new,))
     change.move(old, new)
     if change.keeps_keys(assigning):
         change.amend(old, new, number)
@@ -428,6 +422,8 @@ def _replace_each(change: TableChange, changed: Sequence[tuple[Row, Row, int]]) 
 
     InnoDB takes rows by their primary key where no index serves it better; so are they taken here.
     """
+    if change.guarding is not None:
+        change.guarding.check_changed(new for _, new, _ in changed)
     affected = 0
     for number, (old, new, weight) in enumerate(changed, 1):
         if change.broken(new) is not None:
@@ -449,6 +445,8 @@ def _replace_all(change: TableChange, changed: Sequence[tuple[Row, Row, int]], *
 
     All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself.
     """
+    if change.guarding is not None:
+        change.guarding.check_changed(new for _, new, _ in changed)
     if change.moved is not None:
         change.moved.update([(old, new) for old, new, _ in changed])
     if keeps_keys:
@@ -486,6 +484,8 @@ def _amend(change: TableChange, operation: Amend) -> int:
             f'rows of table "{change.schema.name}" that were chosen were changed before they were written',
             hint="try again",
         )
+    if change.guarding is not None:
+        found = change.guarding.let(found, deletes=operation.assignments is None)
     if operation.assignments is None:
         for row, weight, _ in found:
             change.delete(row, weight)

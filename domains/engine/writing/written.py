@@ -51,6 +51,32 @@ class WrittenTable:
         self.is_related = False
         """Whether there are any of both: a write of it may change another table, or depend on one."""
 
+    def number(self, rows: tuple[Row, ...], column: int) -> tuple[tuple[Row, ...], range]:
+        """Give AUTO_INCREMENT values to the rows that ask for one. No row gives one of these by itself: they are
+        greater than all values that rows give.
+
+        :raises TypeViolation: the column's type has none left.
+        """
+        given = [value for row in rows if isinstance(value := row[column], int)]
+        if given:
+            self.stored.raise_auto_increment(max(given))
+        asking = sum(row[column] is None for row in rows)
+        if not asking:
+            return rows, range(0)
+        # Each shard gives out the values that belong to it, so no two of them ever give the same.
+        first = value = self.stored.next_auto_increment(asking * self.shards)
+        first = value = first + (self.shard - first) % self.shards
+        numbered = []
+        for row in rows:
+            if row[column] is None:
+                numbered.append((*row[:column], value, *row[column + 1 :]))
+                value += self.shards
+            else:
+                numbered.append(row)
+        greatest = value - self.shards
+        coerce(greatest, self.schema.columns[column].type, column=self.schema.columns[column].name)
+        return tuple(numbered), range(first, value, self.shards)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyReference:

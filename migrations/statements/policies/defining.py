@@ -47,14 +47,7 @@ def create_policy(parsed: Parsed, catalog: Catalog) -> SetPolicies:
         node.args.get("using"),
         node.args.get("check"),
     )
-    for read in _understood(catalog, schema, policy):
-        assert isinstance(read, Field)
-        column = schema.columns[read.position]
-        if text.command not in ("SELECT", "DELETE") and (column.generated is not None or column.auto_increment):
-            raise Unsupported(
-                f'a policy FOR {text.command} that reads "{column.name}", which the table makes',
-                hint="FOR SELECT and FOR DELETE may; write the others over columns that are given",
-            )
+    _understood(catalog, schema, policy)
     return SetPolicies(schema, (*known, policy))
 
 
@@ -108,18 +101,20 @@ def refuse_policies(catalog: Catalog, before: TableSchema, after: TableSchema) -
 
 def for_claims(catalog: Catalog, claims: Mapping[str, Any]) -> Catalog:
     """The catalog in which policies have the claims of one user as constants."""
-    for table, policies in catalog.policies.items():
-        scope = Scope.of_table(catalog.tables[table])
-        own = [
-            replace(
-                each,
-                condition=_claimed(each.condition, scope, claims),
-                checked=_claimed(each.checked, scope, claims),
-            )
-            for each in policies
-        ]
-        catalog = catalog.with_policies(table, tuple(own))
+    for table in list(catalog.policies):
+        catalog = catalog.with_policies(table, claimed(catalog, table, claims))
     return catalog
+
+
+def claimed(catalog: Catalog, table: str, claims: Mapping[str, Any]) -> tuple[Policy, ...]:
+    """The same of one table, by the lower-case name that it is stored by."""
+    scope = Scope.of_table(catalog.tables[table])
+
+    def own(condition: exp.Expr | None) -> exp.Expr | None:
+        return _claimed(condition, scope, claims)
+
+    policies = catalog.policies.get(table, ())
+    return tuple([replace(each, condition=own(each.condition), checked=own(each.checked)) for each in policies])
 
 
 def _claimed(condition: exp.Expr | None, scope: Scope, claims: Mapping[str, Any]) -> exp.Expr | None:

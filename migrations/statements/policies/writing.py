@@ -1,145 +1,87 @@
-"""Writes to tables with policies, by whom these apply to: rows that are there by USING, rows to be by WITH CHECK.
+"""Writes by whom policies apply to: each goes with the conditions on the rows that it may come to.
 
 ::
 
-    UPDATE, DELETE ─► SELECT of the rows, as policies show them ─► those that USING lets be changed ─► new rows ─┐
-    INSERT ─► rows ──────────────────────────────────────────────────────────────────────────────────────────────┤
-                      the engine: nothing, unless the rows are stored as they were seen ◄─ all pass WITH CHECK ◄─┘
+    any operation ──► guarded: a RowGuard for its tables with policies, and for those that foreign keys reach from them
+                       │
+                       ▼        in each shard, in the step that writes
+                      engine: old rows by USING, new ones by WITH CHECK (``domains/engine/writing/guarding.py``)
 
-As in PostgreSQL, a row that USING does not let through is as good as not there, and a new row that WITH CHECK does not
-let through is an error, of all that the statement does. A policy without WITH CHECK has its USING for both.
+A SELECT that chooses rows (``chosen.py``), and those inside of a write, have policies in their plan, as any SELECT.
+With LIMIT the rows that it counts have to be those that may be written, too: :func:`narrowed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from domains.errors import Forbidden, Unsupported
-from domains.language.coercion import coerce
-from domains.language.compile import compile_expression, compile_predicate
-from domains.language.expressions import Expression
+from domains.language.expressions import Constant, Expression
 from domains.language.functions import call
 from domains.language.rewriting import fold
-from domains.language.types import Row, TableSchema
-from domains.plan.packets import Amend, Insert, Operation
+from domains.language.types import BOOL, TableSchema
+from domains.plan.packets import Guards, Operation, RowGuard, written_tables
+from migrations.access.policies import written_through
 from migrations.catalog import Catalog, Policy
-from migrations.parse.reading import Parsed, exp
+from migrations.parse.reading import exp, text_of
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.statements.chosen import choose, is_joined
-from migrations.statements.constants import check_params, scalars
-from migrations.statements.dml import refuse_clauses, returning
-from migrations.statements.names import written_table
-from migrations.statements.policies.defining import for_claims
+from migrations.statements.policies.defining import claimed
 from migrations.statements.statement import ChosenWrite
 
-Holds = Callable[[Row], bool]
+Guarded = TypeVar("Guarded", bound=Operation)
 
 
-def chosen_apart(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> ChosenWrite:
-    """An UPDATE or DELETE whose rows a SELECT chooses, whatever its form, so that they are known before they are
-    written."""
-    node = parsed.expression
-    assert isinstance(node, (exp.Update, exp.Delete))
-    refuse_clauses(node)
-    _refuse_limited(node, catalog)
-    told = returning(node, written_table(catalog, node.this), now) if node.args.get("returning") else None
-    if told is not None and is_joined(node):
-        raise Unsupported("RETURNING of a write with joins", hint="SELECT the rows first")
-    return replace(choose(node, catalog, scalars(check_params(parsed, params)), now), returning=told)
+def guarded(operation: Guarded, catalog: Catalog, claims: Mapping[str, Any], now: str) -> Guarded:
+    """The operation, which then does what policies let it do and no more."""
+    written = [catalog.tables[name.lower()].title for name in written_tables(operation)]
+    guards: Guards = ()
+    for title in sorted({*(each.lower() for each in written), *written_through(catalog, written)}):
+        schema = catalog.named(title)
+        if schema is not None and schema.name.lower() in catalog.policies:
+            guards += (_guard(schema, claimed(catalog, schema.name.lower(), claims), now),)
+    return replace(operation, guards=guards) if guards else operation
 
 
-def _refuse_limited(node: exp.Update | exp.Delete, catalog: Catalog) -> None:
-    """:raises Unsupported: LIMIT would count rows that are shown and may not be written."""
-    if not node.args.get("limit"):
-        return
-    command = node.key.upper()
-    policies = catalog.policies.get(written_table(catalog, node.this).name.lower(), ())
-    shows, lets = ([p for p in policies if p.command in ("ALL", each)] for each in ("SELECT", command))
-    if shows != lets:
-        raise Unsupported(
-            f"{command} with LIMIT of a table that has other policies for SELECT", hint="choose the rows by their keys"
-        )
+def _guard(schema: TableSchema, policies: Sequence[Policy], now: str) -> RowGuard:
+    scope, setting = Scope.of_table(schema), Setting(now=now, place="a policy")
+
+    def any_of(command: str, *, new: bool = False) -> Expression:
+        found = [fold(scalar(tree, scope, setting)) for tree in _conditions(policies, command, new=new)]
+        return Constant(0, BOOL) if not found else found[0] if len(found) == 1 else call("or", *found)
+
+    return RowGuard(
+        schema.name,
+        any_of("SELECT"),
+        any_of("INSERT", new=True),
+        any_of("UPDATE"),
+        any_of("UPDATE", new=True),
+        any_of("DELETE"),
+    )
 
 
-def checked_write(operation: Operation, catalog: Catalog, claims: Mapping[str, Any], now: str) -> Operation:
-    """The operation on the rows that it may change.
-
-    :raises Forbidden: a row as it is to be is let through by no policy.
-    """
-    own = for_claims(catalog, claims)
-    if isinstance(operation, Amend):
-        first, *also = (_amended(each, own, now) for each in (operation, *operation.also))
-        return replace(first, also=tuple(also))
-    assert isinstance(operation, Insert), "a SELECT chooses the rows of any other"
-    assert operation.on_conflict == "error", "what becomes of rows that are there is not known here"
-    policies = own.policies.get(operation.table.lower())
-    if policies is not None:
-        schema = own.tables[operation.table.lower()]
-        _check(schema, operation.rows, _any(schema, policies, "INSERT", now, new=True))
-    return operation
+def _conditions(policies: Sequence[Policy], command: str, *, new: bool = False) -> list[exp.Expr]:
+    """The conditions of which one has to be true for a row; ``new``: for one that is to be."""
+    about = [each for each in policies if each.command in ("ALL", command)]
+    return [tree for each in about if (tree := (each.checked if new else None) or each.condition) is not None]
 
 
-def _amended(operation: Amend, catalog: Catalog, now: str) -> Amend:
-    policies = catalog.policies.get(operation.table.lower())
-    if policies is None:
-        return operation
-    schema = catalog.tables[operation.table.lower()]
-    deletes = operation.assignments is None
-    may = _any(schema, policies, "DELETE" if deletes else "UPDATE", now, new=False)
-    beside = operation.beside or ((),) * len(operation.rows)
-    chosen = [(row, extra) for row, extra in zip(operation.rows, beside, strict=True) if may(row)]
-    if not deletes:
-        assigned = _assigning(schema, operation)
-        _check(schema, [assigned(row, extra) for row, extra in chosen], _any(schema, policies, "UPDATE", now, new=True))
-    rows = tuple([row for row, _ in chosen])
-    return replace(operation, rows=rows, beside=tuple([extra for _, extra in chosen]) if operation.beside else ())
-
-
-def _check(schema: TableSchema, rows: Sequence[Row], holds: Holds) -> None:
-    """No value of a row is told: it may be of another one."""
-    for row in rows:
-        if not holds(row):
-            raise Forbidden(
-                f'a row of table "{schema.title}" would be one that no policy lets be written',
-                hint="SHOW POLICIES lists them: WITH CHECK, or USING where there is none",
-            )
-
-
-def _any(schema: TableSchema, policies: Sequence[Policy], command: str, now: str, *, new: bool) -> Holds:
-    """Whether one of the policies about a command lets a row through; ``new``: one that is to be."""
-    conditions: list[Expression] = []
-    for policy in policies:
-        tree = (policy.checked if new else None) or policy.condition
-        if policy.command in ("ALL", command) and tree is not None:
-            conditions.append(_condition(schema, tree, now))
-    if not conditions:
-        return lambda row: False
-    return compile_predicate(conditions[0] if len(conditions) == 1 else call("or", *conditions))
-
-
-def _condition(schema: TableSchema, tree: exp.Expr, now: str) -> Expression:
-    return fold(scalar(tree, Scope.of_table(schema), Setting(now=now, place="a policy")))
-
-
-def _assigning(schema: TableSchema, operation: Amend) -> Callable[[Row, Row], Row]:
-    """What the engine makes of a row (``engine/writing/written.py``), but for the columns that it computes."""
-    steps = [
-        (position, compile_expression(expression), partial(coerce, type=column.type, column=column.name))
-        for position, expression in operation.assignments or ()
-        for column in (schema.columns[position],)
-    ]
-
-    def assigned(row: Row, extra: Row) -> Row:
-        values = list(row)
-        for position, evaluate, coerced in steps:
-            values[position] = coerced(evaluate((*values, *extra)))
-        if tuple(values) != row:
-            for position, value in operation.stamps:
-                values[position] = value
-        return tuple(values)
-
-    return assigned
+def narrowed(write: ChosenWrite, catalog: Catalog, claims: Mapping[str, Any]) -> ChosenWrite:
+    """The write whose SELECT counts only rows that may be written, where it has a LIMIT."""
+    query, table = write.select.query, write.tables[0]
+    name = table.schema.name.lower()
+    if not query.args.get("limit") or name not in catalog.policies:
+        return write
+    policies = claimed(catalog, name, claims)
+    either: exp.Expr = exp.false()
+    for tree in _conditions(policies, "DELETE" if table.changes is None else "UPDATE"):
+        either = exp.Or(this=either, expression=exp.Paren(this=tree.copy()))
+    query = query.copy()
+    alias = query.args["from_"].this.alias_or_name
+    for column in either.find_all(exp.Column):
+        column.set("table", exp.to_identifier(alias, quoted=True))
+    where = query.args.get("where")
+    both = exp.Paren(this=either) if where is None else exp.And(this=exp.Paren(this=either), expression=where.this)
+    query.set("where", exp.Where(this=both))
+    return replace(write, select=replace(write.select, query=query, sql=text_of(query)))
