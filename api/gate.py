@@ -51,7 +51,9 @@ class Gate:
             answer, body = describe(error, f"{scope['method']} {scope['path']}")
             if not status:
                 await Response(body, answer, media_type="application/json")(scope, receive, sending)
-        self._requests.route(_route(scope)).add(status, perf_counter() - started, scope["path"])
+        route = _route(scope)
+        seconds = 0.0 if route.endswith("/live") and status < 400 else perf_counter() - started
+        self._requests.route(route).add(status, seconds, scope["path"])  # A stream is not slow because it lasts.
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """``receive`` that raises LimitExceeded, announced or not, where the body passes the limit."""

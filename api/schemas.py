@@ -53,6 +53,19 @@ class SqlRequest(_Request):
     )
 
 
+class LiveSubscription(_Request):
+    view: str
+    parameters: dict[str, Json] = Field(default_factory=dict, description="By name; a list for `IN (?)`")
+    offset: str | None = Field(default=None, description="Where it left off; without it all rows come first")
+    name: str | None = Field(
+        default=None, max_length=NAME_MAX, description="The `type` of its messages; the view's name, if not given"
+    )
+
+
+class LiveRequest(_Request):
+    subscriptions: list[LiveSubscription] = Field(min_length=1)
+
+
 class OnceRequest(_Request):
     stream: str = Field(min_length=1, max_length=NAME_MAX, description="A name that no other writer uses")
     number: int = Field(ge=1, lt=2**63, strict=True, description="From 1 on, without gaps")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headrace_client import (
     AsyncConnection,
+    Change,
     Column,
     Connection,
+    LiveRows,
     Progress,
     Record,
     Result,
@@ -20,8 +22,10 @@ from headrace_client import (
 
 __all__ = [
     "AsyncConnection",
+    "Change",
     "Column",
     "Connection",
+    "LiveRows",
     "Progress",
     "Record",
     "Result",

@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from time import monotonic, time
+from types import MappingProxyType
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from headrace_client import tokens
 from starlette.types import Receive, Scope, Send
 
-from api.dependencies import TAKES_TOKEN, Asking, Serving, needs
+from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Asking, Serving, documented, json_body, needs
 from api.encoding import serialize
 from api.endpoints import token_of
 from api.lookups.lookups import parse_query
+from api.schemas import LiveRequest
 from controller.deployment import RequestMoment
 from controller.live.live_views import QUIET_SECONDS, LiveConnection, LiveViews, Subscription, caught_up
 from controller.live.steps import TopicStep, clock_of
@@ -86,11 +88,56 @@ async def live(
             hint="begin again: without offset the whole answer is sent",
         )
     if live == "sse":
-        return EventStream(views, connection, [started] if whole else [])
+        return EventStream(views, connection, [started] if whole else [], headers=_types(topic))
     try:
         return await _answer(started, whole, waits=live is not None and not whole)
     finally:
         views.leave(connection)
+
+
+@router.post(
+    "/v1/live",
+    dependencies=[*FOR_ACCOUNTS, *TAKES_TOKEN],
+    openapi_extra=documented(LiveRequest),
+    responses={200: {"content": {"text/event-stream": {}}}, 410: {}},
+)
+async def live_together(
+    request: Request,
+    body: Annotated[LiveRequest, Depends(json_body(LiveRequest))],
+    deployment: Serving,
+    session: Asking,
+) -> Response:
+    """Several answers on one connection, by server-sent events: a message's `type` and a control's `subscription` say
+    of which it is. One whose offset is not known any more begins with all of its rows."""
+    views: LiveViews = deployment.live
+    token = token_of(request.headers.raw)
+    connection = LiveConnection()
+    fresh: list[Subscription] = []
+    names = [asked.name or asked.view for asked in body.subscriptions]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadRequest(f'two subscriptions are called "{name}"', hint="give each a name of its own")
+    for asked in body.subscriptions:
+        session.check(Privilege.SELECT, asked.view)
+    try:
+        for asked, name in zip(body.subscriptions, names, strict=True):
+            given = asked.parameters
+
+            def bind(binding: Binding, moment: RequestMoment, given: Any = given) -> Any:
+                return binding.from_json(given, moment)
+
+            topic = await views.topic(asked.view, bind, session, token)
+            own = views.subscribe(topic, connection, name, session, asked.offset)
+            if own is None:
+                own = views.subscribe(topic, connection, name, session)
+                assert own is not None, "now is known"
+                fresh.append(own)
+            elif asked.offset is None:
+                fresh.append(own)
+    except BaseException:
+        views.leave(connection)
+        raise
+    return EventStream(views, connection, fresh, several=True)
 
 
 async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
@@ -113,12 +160,17 @@ async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
 def _positions(topic: Topic) -> Mapping[str, str]:
     return {
         **UNSHARED,
+        **_types(topic),
         "Stream-Next-Offset": topic.offset,
         "Stream-Up-To-Date": "true",
         "Stream-Cursor": _cursor(),
         "ETag": f'"{topic.offset}"',
         "Headrace-Token": topic.token,
     }
+
+
+def _types(topic: Topic) -> dict[str, str]:
+    return {"Headrace-Types": topic.lookup.types.decode()} if topic.lookup.types else {}
 
 
 def _cursor() -> str:
@@ -163,15 +215,22 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, live: LiveViews, connection: LiveConnection, fresh: Sequence[Subscription]) -> None:
-        super().__init__(headers=STREAMS)
+    def __init__(
+        self,
+        live: LiveViews,
+        connection: LiveConnection,
+        fresh: Sequence[Subscription],
+        *,
+        several: bool = False,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``several``: each event says of which subscription it is."""
+        super().__init__(headers={**STREAMS, **headers})
         del self.headers["content-length"]
         self._live = live
         self._connection = connection
         self._fresh = fresh
-        self._several = len(connection.subscriptions) > 1 or any(
-            own.name != own.topic.view for own in connection.subscriptions
-        )
+        self._several = several
         self._gone = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

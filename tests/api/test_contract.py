@@ -309,6 +309,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/views",
         "GET /v1/views/{view}",
         "GET /v1/views/{view}/live",
+        "POST /v1/live",
         "POST /v1/views/{view}/lookup",
         "POST /v1/lookups",
         "GET /v1/views/{view}/held",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -190,3 +191,38 @@ async def test_rights_of_a_stream_are_those_of_now(closed: Served, monkeypatch: 
     assert control["ended"] in ("forbidden", "expired")
     assert await stream.event() is None
     await app.close()
+
+
+async def test_several_answers_share_a_connection(site: Site) -> None:
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one'), (2, 8, 'two')")
+    asked = [
+        {"view": "ByAuthor", "parameters": {"author": 7}, "name": "a"},
+        {"view": "ByAuthor", "parameters": {"author": 8}, "name": "b"},
+        {"view": "Titles", "parameters": {"author": 8}, "offset": "forgotten"},
+    ]
+    stream = EventReader(site.app, "/v1/live", {}, "POST", json.dumps({"subscriptions": asked}).encode())
+    folded = {name: Folded() for name in ("a", "b", "Titles")}
+
+    async def take(count: int) -> None:
+        while count:
+            name, data = await stream.event() or ("", [])
+            if name == "data":
+                kinds = {each["type"] for each in data if "type" in each}
+                folded[kinds.pop()].take(data)
+                assert not kinds
+            else:
+                count -= 1
+                assert data["subscription"] in folded
+
+    await take(3)
+    assert [len(each.rows) for each in folded.values()] == [1, 1, 1]
+    await site.write("UPDATE stories SET author = 8 WHERE id = 1")
+    await take(3)
+    assert [len(each.rows) for each in folded.values()] == [0, 2, 2]
+    await stream.close()
+    assert site.deployment.live.status()["subscriptions"] == 0
+    for wrong, status in (([asked[0], asked[0]], 400), ([{"view": "Nothing"}], 404), ([], 400)):
+        body = json.dumps({"subscriptions": wrong}).encode()
+        refused = EventReader(site.app, "/v1/live", {}, "POST", body)
+        await refused.ended.wait()
+        assert refused.status == status

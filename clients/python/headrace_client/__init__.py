@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from headrace_client.async_connection import AsyncConnection
     from headrace_client.connection import Connection
     from headrace_client.encoding import all_of, each, first
+    from headrace_client.live import Change, LiveRows
     from headrace_client.results import Column, Progress, Record, Result, Written
     from headrace_client.session import FileName
     from headrace_client.tokens import Token
 
 __all__ = [
     "AsyncConnection",
+    "Change",
     "Column",
     "Connection",
+    "LiveRows",
     "Progress",
     "Record",
     "Result",
@@ -50,6 +53,7 @@ _HOMES = {
     "Connection": "connection",
     **dict.fromkeys(("all_of", "each", "first"), "references"),
     **dict.fromkeys(("Column", "Progress", "Record", "Result", "Written"), "results"),
+    **dict.fromkeys(("Change", "LiveRows"), "live"),
     "Token": "tokens",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,9 +14,21 @@ import httpx
 from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
+from headrace_client.live import AsyncLiveChanges, LiveRows
 from headrace_client.results import Progress, Record, Result, Written
-from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, FileName, Session, options, proof_of
+from headrace_client.session import (
+    CONNECT_SECONDS,
+    FIRST_POLL_SECONDS,
+    LAST_POLL_SECONDS,
+    FileName,
+    Session,
+    options,
+    proof_of,
+)
 from headrace_client.tokens import Token
+
+SILENCE_SECONDS = 40.0
+"""A stream says something every 15 seconds. One that does not is lost."""
 
 
 class AsyncConnection:
@@ -140,6 +153,18 @@ class AsyncConnection:
         self._session.remember(answer)
         return answer
 
+    @property
+    def raw(self) -> bool:
+        return self._session.raw
+
+    @asynccontextmanager
+    async def streamed(self, path: str) -> AsyncIterator[httpx.Response]:
+        """An answer that is read while it comes, however long that takes."""
+        timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+        with self._session.translated():
+            async with self._http.stream("GET", path, headers=self._session.authorization(), timeout=timeout) as answer:
+                yield answer
+
     async def lines(self, path: str) -> AsyncIterator[bytes]:
         """The lines of an answer that is too large to be kept as a whole."""
         with self._session.translated():
@@ -170,6 +195,14 @@ class AsyncView:
     def held(self) -> AsyncIterator[bytes]:
         """All that the view's reader holds, as lines of JSON, and exactly what it reflects."""
         return self._connection.lines(calls.held_path(self.name))
+
+    def live(self, key: Mapping[str, Any] | None = None, /, **parameters: Any) -> AsyncLiveChanges:
+        """The rows for these parameters, and then each change of them, as they come: ``async for change in …``."""
+        return AsyncLiveChanges(self._connection, self.name, {**(key or {}), **parameters})
+
+    def live_rows(self, key: Mapping[str, Any] | None = None, /, **parameters: Any) -> LiveRows:
+        """The rows as a list that stays right: ``async with … as rows``."""
+        return LiveRows(self.live(key, **parameters))
 
     async def evict(self, keys: Iterable[Key]) -> int:
         """Forget the answers for these keys."""

@@ -12,6 +12,7 @@ import httpx
 from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
+from headrace_client.live import LiveChanges
 from headrace_client.results import Progress, Record, Result, Written
 from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, FileName, Session, options, proof_of
 from headrace_client.tokens import Token
@@ -141,6 +142,16 @@ class Connection:
         self._session.remember(answer)
         return answer
 
+    @property
+    def raw(self) -> bool:
+        return self._session.raw
+
+    def fetch(self, path: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of an answer that is no value by itself."""
+        with self._session.translated():
+            response = self._http.get(path, headers=self._session.authorization())
+        return response.status_code, response.headers, response.content
+
     def lines(self, path: str) -> Iterator[bytes]:
         """The lines of an answer that is too large to be kept as a whole."""
         with (
@@ -169,6 +180,10 @@ class View:
     def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
         """The rows for each of many keys, in their order, in one request."""
         return self._connection.send(calls.lookup_many(self.name, keys), token)
+
+    def live(self, key: Mapping[str, Any] | None = None, /, **parameters: Any) -> LiveChanges:
+        """The rows for these parameters, and then each change of them, as they come: ``for change in …``."""
+        return LiveChanges(self._connection, self.name, {**(key or {}), **parameters})
 
     def evict(self, keys: Iterable[Key]) -> int:
         """Forget the answers for these keys."""
