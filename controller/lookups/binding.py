@@ -139,7 +139,7 @@ class FinishedLookup(BoundLookup):
 
     @property
     def ordered(self) -> bool:
-        return self.finish is not None and bool(self.finish.order)
+        return self.finish is not None and bool(self.finish.queries[-1].order)
 
     @property
     def sent(self) -> BoundLookup:

@@ -19,8 +19,8 @@ one wide row, conditions are expressions over it, and ``joins.arrange`` decides 
 ``column = ?`` is no condition. The column is carried up, visible or hidden, through joins, groups (which it joins),
 DISTINCT and LIMIT (which then hold for each of its values), until the view's reader makes a key of it. All other
 parameters stay in their expressions (``late``), and the expressions go up beside the plan: what reads one is done to
-the reader's rows at each look-up (``finish``). A relation that has such a part cannot be aggregated, made distinct or
-cut by another query, and says so.
+the reader's rows at each look-up (``finish``). A query that reads such a relation and nothing else is done at the
+look-up, too, behind it; one that joins or combines it refuses it.
 
 Files, from below: ``scope`` and ``scalar`` (with ``calls``, ``literals``) read expressions; ``terms`` and ``plan``
 rewrite; ``joins`` and ``stage`` arrange; ``parameters``, ``aggregates`` and ``subqueries`` take their constructs out of

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from domains.errors import SqlError
+from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fold
 from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.relation import Around, LateGroups, Output, QueryContext, Relation, Sorting, row_of_nothing
+from migrations.query.plan import extended
+from migrations.query.plans.late_queries import LateGroups, LateWindows, Sorting
+from migrations.query.relation import Around, Carried, Output, QueryContext, Relation, row_of_nothing
 from migrations.query.source import rows_of
 from migrations.query.sources.asked import late_claim, late_drawn, late_moment, late_placeholder
-from migrations.query.stage import SelectStage
+from migrations.query.stage import SelectStage, all_columns, refuse_matches, stage_of
 from migrations.query.subqueries import Subqueries
 
 Plan = Callable[[exp.Expr, QueryContext], Relation]
@@ -54,6 +56,11 @@ class SelectBlock:
     rolled: Rolled | None = None
     below: Relation | None = None
     """What those groups are made of."""
+    inner: Relation | None = None
+    """The only source, where its rows come to be when the answer is read: all of this block is done then."""
+    windows: LateWindows | None = None
+    closed: list[SelectStage] = field(default_factory=list)
+    """The stages before the present one of what is done when the answer is read."""
     doubts: list[Expression] = field(default_factory=list)
     """Whether a subquery that is a value has several rows: what is an error when it is read, and has to get there."""
     correlations: Correlations = field(init=False)
@@ -68,6 +75,35 @@ class SelectBlock:
         """Of a SELECT without FROM, in which nothing has joined by now: have its one row."""
         if self.stage.source is None:
             self.stage.source = self.stage.leaf(row_of_nothing(self.context))
+
+    def lift(self, construct: str) -> None:
+        """Have the rest of the block done when the answer is read: its rows come to be then.
+
+        :raises Unsupported: they are those of a subquery, which is part of something else.
+        """
+        stage = self.stage
+        if self.context.outer is not None:
+            refuse_matches(stage, construct)
+            raise Unsupported(
+                f"a parameter below {construct}, in a subquery of an expression, that is no column = ?",
+                hint="it is applied when the answer is read: join with a derived table, or compare a column by =",
+            )
+        arranged = stage.arrange(self.context.statistics)
+        if stage.empty_row() is not None:
+            raise Unsupported(
+                f"{construct} over an aggregate without GROUP BY that has a parameter below it",
+                hint="group by the parameter's column",
+            )
+        wide, titles = all_columns(arranged, stage.width)
+        operands, names = [arranged.put(c.expression) for c in stage.carried], [c.slot.name for c in stage.carried]
+        plan, places = extended(arranged.plan, operands, names)
+        self.inner = Relation(
+            plan,
+            tuple(Output(title, e) for title, e in zip(titles, wide, strict=True)),
+            tuple(Carried(place, c.slot) for place, c in zip(places, stage.carried, strict=True)),
+            late=stage.late_parts(arranged),
+        )
+        self.stage = stage_of(replace(plan, columns=self.inner.columns))
 
     def around(self) -> Around:
         """This query as its subqueries see it."""

@@ -8,12 +8,14 @@ does the rest::
 
     reader by topic: author, score, title, COUNT(*) ─► σ score > 5 OR title LIKE 'x%' ─► γ author; SUM ─► answer
 
-The operators are the engine's: expressions are compiled, and groups are summed by its accumulators. A look-up takes 2
-to 5 µs for each row that the reader has for its key, and 0.3 ms where its values were not asked for lately.
+The operators are the engine's: expressions are compiled, groups are summed by its accumulators, and windows are those
+of its partitions. What queries around it do to the answer follows (``LateQuery``). A look-up takes 2 to 5 µs for each
+row that the reader has for its key, and 0.3 ms where its values were not asked for lately.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,30 +31,30 @@ from domains.language.functions import call
 from domains.language.json_rows import page_values
 from domains.language.types import BIGINT, DOUBLE, TEXT, Column, Delta, Row, Value
 from domains.operators.accumulators import accumulator
+from domains.operators.over import Partition, Windows
 from domains.plan.deltas import key_function
 from migrations.query.expressions.drawing import extended_rows, is_drawn
 from migrations.query.expressions.late import Given, key_of, parameters_in, replaced, with_values
 from migrations.query.expressions.terms import conjunction
-from migrations.query.relation import LateCall, LateGroups, LateMatch, LateParts, Sorting
+from migrations.query.plans.late_queries import LateCall, LateGroups, LateMatch, LateQuery, LateWindows
+from migrations.query.relation import LateParts
 
 Rows = list[Row]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Expressions are over the reader's rows, but those over groups: outputs, order and HAVING, where there are any."""
-
     stored: tuple[Column, ...]
     """The reader's columns; each has a name of its own, by which its JSON is read."""
     columns: tuple[Column, ...]
     """The answer's."""
     late: LateParts
-    outputs: tuple[Expression, ...]
-    order: tuple[Sorting, ...]
+    """Its conditions, matches and ``single`` are over the reader's rows, and are done first."""
+    queries: tuple[LateQuery, ...]
+    """The first is over the reader's rows, each of the others over the answer of the one before; outputs, order and
+    HAVING are over groups, where there are any."""
     places: tuple[tuple[str, int], ...]
     """The parameters of the view, by their keys in expressions."""
-    limit: int | None = None
-    offset: int = 0
 
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
@@ -68,35 +70,55 @@ class Finish:
         """``values`` are those of all of the view's parameters, in their order."""
         given = tuple((key, values[at]) for key, at in self.places if not is_drawn(key))
         found = _compiled(self, given)(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
-        count, start = self.limit if limit is None else limit, offset or self.offset
-        return found[start : None if count is None else start + count]
+        return _cut(found, self.queries[-1].limit if limit is None else limit, offset or self.queries[-1].offset)
 
     def described(self) -> list[str]:
         """What is done, for EXPLAIN: a line for each step, the last first."""
-        stored, shown = [column.name for column in self.stored], [column.name for column in self.columns]
-        groups, lines = self.late.groups, list[str]()
-        names = stored
+        names, lines = [column.name for column in self.stored], list[str]()
         for each in self.late.matches:
             lines.append(f"⟕ {_described(conjunction(each.conditions), names)}")
         if self.late.conditions:
             lines.append(f"σ {_described(conjunction(self.late.conditions), names)}")
         lines += [f"at most 1 {_described(count, names)}" for count in self.late.single]
-        if groups is not None:
-            by = ", ".join(_described(e, names) for e in groups.group) or "()"
-            calls = [_call_text(call, names) for call in groups.calls]
-            lines.append(f"γ {by}" + (f"; {', '.join(calls)}" if calls else ""))
-            names = [*(_described(e, names) for e in groups.group), *calls]
-            if groups.having:
-                lines.append(f"σ {_described(conjunction(groups.having), names)}")
-        texts = [_described(e, names) for e in self.outputs]
-        if texts != shown:
-            lines.append(f"π {', '.join(t if t == n else f'{t} → {n}' for t, n in zip(texts, shown, strict=True))}")
-        if self.late.distinct:
-            lines.append("δ")
-        if self.order:
-            terms = (f"{_described(t.expression, names)}{' DESC' if t.descending else ''}" for t in self.order)
-            lines.append(f"by {', '.join(terms)}")
+        for query in self.queries:
+            is_last = query is self.queries[-1]
+            shown = [column.name for column in self.columns] if is_last else None
+            more, names = _steps(query, names, shown)
+            lines += more
         return lines[::-1]
+
+
+def _steps(query: LateQuery, names: list[str], shown: list[str] | None) -> tuple[list[str], list[str]]:
+    """What one query does, a line each, and what its columns are called; ``shown`` are the names of the answer's."""
+    groups, lines = query.groups, list[str]()
+    if query.conditions:
+        lines.append(f"σ {_described(conjunction(query.conditions), names)}")
+    if groups is not None:
+        by = ", ".join(_described(e, names) for e in groups.group) or "()"
+        calls = [_call_text(call, names) for call in groups.calls]
+        lines.append(f"γ {by}" + (f"; {', '.join(calls)}" if calls else ""))
+        names = [*(_described(e, names) for e in groups.group), *calls]
+        if groups.having:
+            lines.append(f"σ {_described(conjunction(groups.having), names)}")
+    if query.windows is not None:
+        names = [_described(e, names) for e in query.windows.row]
+        for over in query.windows.overs:
+            calls = [each.function.value for each in over.calls]
+            by = ", ".join(names[at] for at in over.partition) or "()"
+            order = ", ".join(f"{names[term.column]}{' DESC' if term.descending else ''}" for term in over.order)
+            lines.append(f"ω {by}; {order}; {', '.join(calls)}")
+            names += calls
+    texts = [_described(e, names) for e in query.outputs]
+    if shown is not None and texts != shown:
+        lines.append(f"π {', '.join(t if t == n else f'{t} → {n}' for t, n in zip(texts, shown, strict=True))}")
+    if query.distinct:
+        lines.append("δ")
+    if query.order and (shown is not None or query.limit is not None):
+        terms = (f"{_described(t.expression, names)}{' DESC' if t.descending else ''}" for t in query.order)
+        lines.append(f"by {', '.join(terms)}")
+    if shown is None and query.limit is not None:
+        lines.append(f"the first {query.limit}")
+    return lines, texts
 
 
 def named_apart(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -140,22 +162,10 @@ def _compiled(
     draws = [e for e in finish.late.conditions if _draws(e)]
     keeps = _condition([e for e in finish.late.conditions if e not in draws], values)
     stays = _condition(draws, values)
-    is_ordered_first = bool(drawn) and not any(_draws(term.expression) for term in finish.order)
     counts = [call("gt", count, Constant(1, BIGINT)) for count in finish.late.single]
     several = compile_predicate(call("or", *counts)) if counts else None
-    grouped = None if finish.late.groups is None else _grouping(finish.late.groups, values)
-    outputs = [_value(each, values) for each in finish.outputs]
-    order = [_value(term.expression, values) for term in finish.order]
-    descending = tuple(term.descending for term in finish.order)
-    outputs_apart = _Apart(finish.outputs)
-    order_of = _Apart([term.expression for term in finish.order]).key_of
-
-    def extended(rows: Sequence[Row], seeds: Sequence[tuple[str, Given]]) -> Rows:
-        """With what is drawn for each row, in the order of the answer where that does not depend on it."""
-        if order and is_ordered_first:
-            rows = sorted(rows, key=lambda row: encode_order(order_of(tuple([e(row) for e in order])), descending))
-        found = extended_rows(rows, seeds)
-        return found if stays is None else [row for row in found if stays(row)]
+    first, *others = (_Query(each, values) for each in finish.queries)
+    inside = [(each.limit, each.offset) for each in finish.queries[:-1]]
 
     def answer(rows: Sequence[Row], seeds: Sequence[tuple[str, Given]]) -> Rows:
         for match in matches:
@@ -163,24 +173,66 @@ def _compiled(
         found = rows if keeps is None else [row for row in rows if keeps(row)]
         if several is not None and any(map(several, found)):
             raise SqlError("a subquery that is a value has more than one row")
-        if grouped is not None:
-            found = grouped(found)
+        found = first.answer(found, seeds, stays)
+        for query, (limit, offset) in zip(others, inside, strict=True):
+            found = query.answer(_cut(found, limit, offset))
+        return found
+
+    return answer
+
+
+def _cut(rows: Rows, limit: int | None, offset: int) -> Rows:
+    return rows[offset : None if limit is None else offset + limit]
+
+
+class _Query:
+    """One query, compiled."""
+
+    def __init__(self, query: LateQuery, values: Mapping[str, Given | Field]) -> None:
+        self._keeps = _condition(query.conditions, values)
+        self._grouped = None if query.groups is None else _grouping(query.groups, values)
+        self._windowed = None if query.windows is None else _windowing(query.windows, values)
+        self._outputs = [_value(each, values) for each in query.outputs]
+        self._order = [_value(term.expression, values) for term in query.order]
+        self._descending = tuple(term.descending for term in query.order)
+        self._is_distinct = query.distinct
+        self._outputs_apart = _Apart(query.outputs)
+        self._order_of = _Apart([term.expression for term in query.order]).key_of
+        self._is_ordered_first = not any(_draws(term.expression) for term in query.order)
+
+    def answer(
+        self,
+        rows: Sequence[Row],
+        seeds: Sequence[tuple[str, Given]] = (),
+        stays: Callable[[Row], bool] | None = None,
+    ) -> Rows:
+        """In order, and not cut. ``seeds`` and ``stays`` are of what is drawn for each row."""
+        found = rows if self._keeps is None else [row for row in rows if self._keeps(row)]
+        if self._grouped is not None:
+            found = self._grouped(found)
+        if self._windowed is not None:
+            found = self._windowed(found)
         if seeds:
-            found = extended(found, seeds)
-        shown = [(tuple([compute(row) for compute in outputs]), row) for row in found]
-        if finish.late.distinct:
-            told = outputs_apart.told([output for output, _ in shown])
-            rows_of = {outputs_apart.key_of(output): row for output, row in shown}
+            found = self._drawn(found, seeds)
+            found = found if stays is None else [row for row in found if stays(row)]
+        shown = [(tuple([compute(row) for compute in self._outputs]), row) for row in found]
+        if self._is_distinct:
+            told = self._outputs_apart.told([output for output, _ in shown])
+            rows_of = {self._outputs_apart.key_of(output): row for output, row in shown}
             shown = [(output, rows_of[key]) for key, output in told.items()]
-        if order:
-            ranks = {
-                id(row): encode_order(order_of(tuple([compute(row) for compute in order])), descending)
-                for _, row in shown
-            }
+        if self._order:
+            ranks = {id(row): self._rank(row) for _, row in shown}
             shown.sort(key=lambda pair: (ranks[id(pair[1])], encode_order(pair[0], (False,) * len(pair[0]))))
         return [output for output, _ in shown]
 
-    return answer
+    def _drawn(self, rows: Sequence[Row], seeds: Sequence[tuple[str, Given]]) -> Rows:
+        """With what is drawn for each row, in the order of the answer where that does not depend on it."""
+        if self._order and self._is_ordered_first:
+            rows = sorted(rows, key=self._rank)
+        return extended_rows(rows, seeds)
+
+    def _rank(self, row: Row) -> bytes:
+        return encode_order(self._order_of(tuple([compute(row) for compute in self._order])), self._descending)
 
 
 class _Apart:
@@ -247,6 +299,28 @@ def _grouping(groups: LateGroups, values: Mapping[str, Given | Field]) -> Callab
         return found if having is None else [row for row in found if having(row)]
 
     return grouped
+
+
+def _windowing(windows: LateWindows, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
+    """Each row with its functions' values, which partitions of all of them have that are made for it alone."""
+    row = [_value(e, values) for e in windows.row]
+    columns = [Column("", e.type) for e in windows.row]
+    overs = list[Windows]()
+    for over in windows.overs:
+        overs.append(Windows(over, columns))
+        columns += [Column("", each.type) for each in over.calls]
+
+    def windowed(rows: Sequence[Row]) -> Rows:
+        found = [tuple([compute(each) for compute in row]) for each in rows]
+        for over in overs:
+            parts: dict[Row, Counter[Row]] = {}
+            for each in found:
+                parts.setdefault(over.key_of(each), Counter())[each] += 1
+            changes = [Partition(over).change(list(part.items()), over)[0] for part in parts.values()]
+            found = [each for part in changes for each, weight in part for _ in range(weight)]
+        return found
+
+    return windowed
 
 
 def summarised(late: LateCall, rows: Sequence[Row]) -> Value:

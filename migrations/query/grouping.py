@@ -35,10 +35,11 @@ from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.terms import equality, substituted
 from migrations.query.joins import Arranged
 from migrations.query.plan import RelationalPlan, aggregated, projected, united
-from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation, several_rows
+from migrations.query.plans.late_queries import LateCall, LateGroups
+from migrations.query.relation import SEVERAL, Carried, LateParts, Relation, several_rows
 from migrations.query.sources.asked import late_placeholder
 from migrations.query.sources.tree import Leaf
-from migrations.query.stage import SelectStage, Wide, refuse_matches, stage_of
+from migrations.query.stage import SelectStage, Wide, stage_of
 
 
 def group_rows(block: SelectBlock) -> None:
@@ -54,7 +55,8 @@ def group_rows(block: SelectBlock) -> None:
         return
     _refuse_sums_of_outer_rows(block, aggregates)
     block.begin()
-    refuse_matches(block.stage, "an aggregate")
+    if block.stage.matches:
+        block.lift("an aggregate")
     if block.stage.single:
         raise several_rows("WHERE of a query with aggregates")
     block.stage.merge_parameters()
@@ -65,9 +67,14 @@ def group_rows(block: SelectBlock) -> None:
     if clause is not None and clause.args.get("rollup"):
         if eager:
             raise Unsupported("EAGER_AGGREGATION with ROLLUP", hint="take the hint out")
+        if block.inner is not None:
+            raise _rolled_late()
         _roll_up(block, groups, summaries, nodes)
         return
-    if _is_late(block, groups, summaries.values(), nodes, scalar=clause is None):
+    if block.inner is not None and not eager:
+        _group_answer(block, list(dict.fromkeys(groups)), summaries, scalar=clause is None)
+        return
+    if block.inner is not None or _is_late(block, groups, summaries.values(), nodes, scalar=clause is None):
         if eager:
             raise Unsupported("EAGER_AGGREGATION of groups that are made when the answer is read", hint="take it out")
         if clause is not None or groups:
@@ -168,27 +175,44 @@ def _group_late(
             merged = _MERGES[s.function]
             value = below.field(len(group) + calls.index(early[s]))
             return LateCall(AggregateCall(merged, None, s.type), value, (), None, s.of_nothing)
-        weight = below.field(len(group) + calls.index(_ROWS))
-        order = tuple(late(term.expression) for term in s.order)
-        terms = tuple(OrderTerm(1 + at, term.descending) for at, term in enumerate(s.order))
-        call = AggregateCall(s.function, None if s.argument is None else 0, s.type, s.separator, terms)
-        return LateCall(call, None if s.argument is None else late(s.argument), order, weight, s.of_nothing)
+        return replace(_late_call(s).over(late), weight=below.field(len(group) + calls.index(_ROWS)))
 
     carried = tuple(Carried(places[c.expression].position, c.slot) for c in first.carried)
     conditions = tuple(map(late, first.late))
     block.below = Relation(below, (), carried, late=LateParts(conditions, slots=tuple(first.slots)))
     block.merged = LateGroups(tuple(map(late, groups)), tuple(map(result, distinct)), scalar and not groups)
-    _see_groups(block, groups, summaries, distinct)
+    _see_groups(block, below, groups, summaries, distinct)
+
+
+def _group_answer(
+    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
+) -> None:
+    """Groups of the rows that a query below comes to when it is read."""
+    assert block.inner is not None, "there is one"
+    distinct = list(dict.fromkeys(summaries.values()))
+    block.merged = LateGroups(tuple(groups), tuple(map(_late_call, distinct)), scalar and not groups)
+    block.closed.append(block.stage)
+    _see_groups(block, block.inner.plan, groups, summaries, distinct)
+
+
+def _late_call(s: Summary) -> LateCall:
+    """The aggregate of rows of which each stands for itself."""
+    terms = tuple(OrderTerm(1 + at, term.descending) for at, term in enumerate(s.order))
+    call = AggregateCall(s.function, None if s.argument is None else 0, s.type, s.separator, terms)
+    return LateCall(call, s.argument, tuple(term.expression for term in s.order), None, s.of_nothing)
 
 
 def _see_groups(
-    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], distinct: list[Summary]
+    block: SelectBlock,
+    plan: RelationalPlan,
+    groups: list[Expression],
+    summaries: dict[exp.Expr, Summary],
+    distinct: list[Summary],
 ) -> None:
     """Go on over the rows of the late groups."""
     row = [*groups, *(Constant(None, s.type) for s in distinct)]
     columns = tuple(Column("", e.type) for e in row)
-    assert block.below is not None, "groups are of something"
-    block.stage = stage_of(replace(block.below.plan, columns=columns))
+    block.stage = stage_of(replace(plan, columns=columns))
     fields = {node: Field(len(groups) + distinct.index(s), s.type) for node, s in summaries.items()}
     _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 
@@ -338,6 +362,10 @@ def _enter_second_stage(
     _know(block, groups, {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()})
 
 
+def _rolled_late() -> Unsupported:
+    return Unsupported("WITH ROLLUP over a parameter that is no key", hint="UNION ALL one query a level")
+
+
 def _roll_up(
     block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], nodes: list[exp.Expr]
 ) -> None:
@@ -346,7 +374,7 @@ def _roll_up(
     # A total is of all values of an IN list, also where each of them has a group of its own.
     several = any(c.slot.kind in SEVERAL for c in first.carried)
     if several or _is_late(block, groups, summaries.values(), nodes, scalar=False):
-        raise Unsupported("WITH ROLLUP over a parameter that is no key", hint="UNION ALL one query a level")
+        raise _rolled_late()
     if block.correlations.columns():
         raise Unsupported("WITH ROLLUP in a subquery that reads the query around by more than =")
     if len(set(groups)) < len(groups):

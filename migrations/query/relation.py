@@ -14,7 +14,7 @@ from enum import Enum, auto
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import FoldBudget
-from domains.language.types import BIGINT, Column, Row, SqlType, TableSchema, Value
+from domains.language.types import BIGINT, Column, Row, SqlType, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
@@ -24,6 +24,7 @@ from migrations.query.expressions.late import has_parameter, marked_late
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import substituted
 from migrations.query.plan import NEVER, RelationalPlan, aggregated, base, distinct, filtered, projected, top
+from migrations.query.plans.late_queries import LateGroups, LateMatch, LateQuery, LateWindows, Sorting
 
 Mark = tuple[int, ...]
 """The place of a ``?``: its place in the text, behind the places of the views that it was inlined through."""
@@ -80,69 +81,31 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorting:
-    """One term of ORDER BY, over the plan's row."""
-
-    expression: Expression
-    descending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LateCall:
-    """An aggregate that is worked out when rows are read. Expressions are over the plan's row."""
-
-    call: AggregateCall
-    """Its column and order are not those of a row: ``argument`` and ``order`` are instead."""
-    argument: Expression | None
-    order: tuple[Expression, ...]
-    weight: Expression | None
-    """How many rows a row of the plan stands for; None: ``argument`` is an aggregate of them already."""
-    of_nothing: Value
-
-
-@dataclass(frozen=True, slots=True)
-class LateGroups:
-    """Groups that are made when rows are read: the group's values, then the calls'."""
-
-    group: tuple[Expression, ...]
-    calls: tuple[LateCall, ...]
-    scalar: bool
-    having: tuple[Expression, ...] = ()
-    """Over the groups' rows, as the relation's outputs and order are."""
-
-
-@dataclass(frozen=True, slots=True)
-class LateMatch:
-    """An outer join by a condition with a parameter (``joins.LateLeft``), over the plan's rows."""
-
-    matched: Expression
-    """1 in rows of both sides, NULL in those of the left side alone."""
-    conditions: tuple[Expression, ...]
-    """With parameters: whether the two match."""
-    left: tuple[Expression, ...]
-    """What of the left side decides which rows it matches."""
-
-    def over(self, put: Callable[[Expression], Expression]) -> LateMatch:
-        return LateMatch(put(self.matched), tuple(map(put, self.conditions)), tuple(map(put, self.left)))
-
-
-@dataclass(frozen=True, slots=True)
 class LateParts:
     """The part of a query that no key stands for: it is done to the reader's rows at each look-up.
 
     ::
 
-        plan's rows ─► ⟕ matches ─► σ conditions ─► γ groups, σ having ─► π outputs ─► δ ─► order, LIMIT
+        plan's rows ─► ⟕ matches ─► σ conditions ─► γ groups, σ having ─► ω ─► π outputs ─► δ ─► order, LIMIT
+
+    A query around one that has such parts, and that reads nothing else, goes on with its answer. So ``below`` are the
+    queries inside, the innermost first, and groups, outputs and all that follows are those of the outermost one::
+
+        plan's rows ─► ⟕ matches ─► σ conditions ─► [below: σ, γ, π, δ, LIMIT] … ─► σ filters ─► γ … LIMIT
     """
 
     conditions: tuple[Expression, ...] = ()
     matches: tuple[LateMatch, ...] = ()
     groups: LateGroups | None = None
+    windows: LateWindows | None = None
     distinct: bool = False
     slots: tuple[Slot, ...] = ()
     """The parameters that are in expressions."""
     single: tuple[Expression, ...] = ()
     """Over the plan's rows that meet the conditions: more than one is an error."""
+    below: tuple[LateQuery, ...] = ()
+    filters: tuple[Expression, ...] = ()
+    """Over the rows of the last query below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +130,14 @@ class Relation:
     @property
     def columns(self) -> tuple[Column, ...]:
         return tuple(Column(output.name, output.expression.type) for output in self.outputs)
+
+    @property
+    def outermost(self) -> LateQuery:
+        """What its own SELECT does when it is read; a LIMIT that is a parameter is left to the look-up."""
+        late, outputs = self.late, tuple(output.expression for output in self.outputs)
+        limit = self.limit if isinstance(self.limit, int) else None
+        offset = self.offset if isinstance(self.offset, int) else 0
+        return LateQuery(outputs, late.filters, late.groups, late.windows, late.distinct, self.order, limit, offset)
 
     @property
     def is_plain(self) -> bool:
@@ -293,14 +264,26 @@ def marked(relation: Relation, prefix: Mark) -> Relation:
     def moved(slot: Slot) -> Slot:
         return replace(slot, marks=tuple(prefix + mark for mark in slot.marks))
 
-    def late(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
-        return tuple(marked_late(each, prefix) for each in expressions)
+    def late(expression: Expression) -> Expression:
+        return marked_late(expression, prefix)
 
-    parts = relation.late
+    parts, own = relation.late, relation.outermost.changed(late)
     return replace(
         relation,
+        outputs=tuple(replace(o, expression=e) for o, e in zip(relation.outputs, own.outputs, strict=True)),
         carried=tuple(Carried(c.column, moved(c.slot)) for c in relation.carried),
-        late=replace(parts, conditions=late(parts.conditions), slots=tuple(map(moved, parts.slots))),
+        order=own.order,
+        late=LateParts(
+            tuple(map(late, parts.conditions)),
+            tuple(each.over(late) for each in parts.matches),
+            own.groups,
+            own.windows,
+            parts.distinct,
+            tuple(map(moved, parts.slots)),
+            tuple(map(late, parts.single)),
+            tuple(each.changed(late) for each in parts.below),
+            own.conditions,
+        ),
         limit=moved(relation.limit) if isinstance(relation.limit, Slot) else relation.limit,
         offset=moved(relation.offset) if isinstance(relation.offset, Slot) else relation.offset,
     )
@@ -349,19 +332,36 @@ def bounded(relation: Relation) -> Relation:
 
     :raises Unsupported: the limit is a parameter, or applies across the values of one.
     """
-    if isinstance(relation.limit, Slot) or isinstance(relation.offset, Slot):
-        raise Unsupported(
-            "LIMIT ? or OFFSET ? in a subquery, a UNION's branch or a view that another query reads",
-            hint="only the outermost LIMIT can be a parameter",
-        )
+    refuse_late_limit(relation)
     refuse_late(relation)
     if relation.limit is None:
         if relation.offset:
             raise Unsupported("OFFSET without LIMIT")
         return replace(relation, order=())
+    assert isinstance(relation.limit, int), "a parameter is refused"
+    assert isinstance(relation.offset, int), "a parameter is refused"
     refuse_late_conditions(relation, "LIMIT")
     require_single(relation.carried, "LIMIT", ())
     return replace(limited(relation, relation.limit, relation.offset), order=())
+
+
+def refuse_late_limit(relation: Relation) -> None:
+    if isinstance(relation.limit, Slot) or isinstance(relation.offset, Slot):
+        raise Unsupported(
+            "LIMIT ? or OFFSET ? in a subquery, a UNION's branch or a view that another query reads",
+            hint="only the outermost LIMIT can be a parameter",
+        )
+
+
+def is_made_late(relation: Relation) -> bool:
+    """Whether rows of the answer come to be only when it is read: all but a query that reads nothing else has to
+    refuse it (:func:`refuse_late`)."""
+    parts = relation.late
+    shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order if relation.limit)]
+    several = any(c.slot.kind in SEVERAL for c in relation.carried)
+    cut = relation.limit is not None and (bool(parts.conditions) or several)
+    made = bool(parts.groups or parts.windows or parts.distinct or parts.single or parts.matches or parts.below)
+    return made or cut or any(map(has_parameter, shown))
 
 
 def limited(relation: Relation, limit: int, offset: int) -> Relation:
@@ -408,12 +408,12 @@ def refuse_late(relation: Relation) -> None:
             hint="it is applied when the answer is read: only the outermost query can have it",
         )
     computed = [output.name for output in relation.outputs if has_parameter(output.expression)]
-    if not (parts.groups or parts.distinct or computed):
+    if not (parts.groups or parts.windows or parts.distinct or parts.below or computed):
         return
     if computed:
         what = f'the parameter in the column "{computed[0]}"'
     else:
-        what = "aggregates or DISTINCT over a condition with a parameter that is no column = ?"
+        what = "aggregates, DISTINCT or windows over a condition with a parameter that is no column = ?"
     raise Unsupported(
         f"{what}, in a subquery, a UNION's branch or a view that another query reads",
         hint="they are worked out when the answer is read: only the outermost query can have them",
@@ -423,7 +423,7 @@ def refuse_late(relation: Relation) -> None:
 def refuse_drawn(late: LateParts) -> None:
     """:raises Unsupported: rows are made of several ones after RAND() or UUID() was drawn for each."""
     drawn = [slot.name.split()[0][1:].upper() for slot in late.slots if is_drawn(slot.key)]
-    if drawn and (late.groups is not None or late.distinct):
+    if drawn and (late.groups is not None or late.windows is not None or late.distinct or late.below):
         raise Unsupported(
             f"{drawn[0]}() beside DISTINCT, or below an aggregate or GROUP BY",
             hint="it is drawn for each row of the answer: take DISTINCT or the groups in a query in FROM",

@@ -28,18 +28,15 @@ from migrations.query.finish import summarised
 from migrations.query.grouping import determined, group_rows
 from migrations.query.joins import Arranged
 from migrations.query.plan import extended
+from migrations.query.plans.late_queries import LateCall, LateGroups, Sorting
 from migrations.query.relation import (
     SEVERAL,
     Asked,
     Carried,
-    LateCall,
-    LateGroups,
-    LateMatch,
     LateParts,
     Output,
     QueryContext,
     Relation,
-    Sorting,
     deduplicated,
     read_limit,
     sorting_direction,
@@ -48,7 +45,7 @@ from migrations.query.setops import ConstantRows, combined, in_order
 from migrations.query.source import FromClause
 from migrations.query.sources.asked import read_parameters
 from migrations.query.sources.tree import links_of, sources_of
-from migrations.query.stage import SelectStage
+from migrations.query.stage import SelectStage, Wide, is_same_value, late_condition
 from migrations.query.windows.columns import add_windows
 from migrations.query.windows.meaning import windows_in
 
@@ -63,7 +60,7 @@ def read_sources(block: SelectBlock) -> None:
         return
     reader = FromClause(block.stage, block.context, block.plan, block.correlations, block.doubts)
     named = reader.read(clause.this, block.node.args.get("joins") or ())
-    block.stage.source = named.source
+    block.stage.source, block.inner = named.source, reader.below
     block.scope = Scope(named.bounds, _outside(block))
 
 
@@ -243,6 +240,8 @@ def _aliased(block: SelectBlock, node: exp.Expr, *, is_whole: bool) -> Expressio
 
 def _finished(block: SelectBlock) -> Relation:
     """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
+    if block.inner is not None:
+        return _above(block, block.inner)
     if block.merged is not None:
         return _merged(block, block.merged)
     block.begin()
@@ -266,17 +265,7 @@ def _finished(block: SelectBlock) -> Relation:
         carried=tuple(Carried(place, c.slot) for place, c in zip(places, stage.carried, strict=True)),
         empty=empty,
         order=tuple(Sorting(arranged.put(term.expression), term.descending) for term in block.order),
-        late=LateParts(
-            tuple(map(arranged.put, stage.late)),
-            tuple(
-                LateMatch(
-                    arranged.put(matched), tuple(map(arranged.put, asked)), tuple(map(arranged.field, sorted(read)))
-                )
-                for matched, asked, read in stage.matches
-            ),
-            slots=tuple(stage.slots),
-            single=tuple(map(arranged.put, stage.single)),
-        ),
+        late=stage.late_parts(arranged),
         linked=tuple(map(arranged.put, stage.linked)),
         uniques=_uniques(stage, arranged),
     )
@@ -301,25 +290,72 @@ def _uniques(stage: SelectStage, arranged: Arranged) -> tuple[frozenset[int], ..
 
 def _merged(block: SelectBlock, groups: LateGroups) -> Relation:
     """The rows that groups are made of when the answer is read; all above them is worked out then."""
-    stage = block.stage
-    if stage.leaves > 1:
+    assert block.below is not None, "groups are of something"
+    return _read_late(block, block.below, groups, [*block.closed, block.stage])
+
+
+def _read_late(
+    block: SelectBlock, below: Relation, groups: LateGroups | None, stages: Sequence[SelectStage]
+) -> Relation:
+    """What is done to the rows of a relation when they are read; HAVING is that of the first stage."""
+    if any(stage.leaves > 1 for stage in stages):
         raise Unsupported(
-            "a subquery beside aggregates that are worked out when the answer is read", hint="ask for it by itself"
+            "a subquery or join beside rows that are worked out when the answer is read", hint="ask for it by itself"
         )
-    having = (*stage.conditions, *stage.late)
-    relation = block.below
-    assert relation is not None, "groups are of something"
+    having = (*stages[0].conditions, *stages[0].late)
     return replace(
-        relation,
+        below,
         outputs=tuple(block.outputs),
         order=tuple(block.order),
         late=replace(
-            relation.late,
-            groups=replace(groups, having=having),
+            below.late,
+            groups=None if groups is None else replace(groups, having=having),
+            windows=block.windows,
             distinct=block.node.args.get("distinct") is not None,
-            slots=(*relation.late.slots, *stage.slots),
+            slots=(*below.late.slots, *(slot for stage in stages for slot in stage.slots)),
         ),
     )
+
+
+def _above(block: SelectBlock, inner: Relation) -> Relation:
+    """All of the block is done to the answer of the query below it, when that is read; see ``LateParts``.
+
+    What compares a column of it with a parameter is a key nevertheless, where the answer has that column of its rows.
+    """
+    first, *stages = [*block.closed, block.stage]
+    places = [_place_below(each, inner) for each in first.carried]
+    keys = tuple(Carried(at, c.slot) for c, at in zip(first.carried, places, strict=True) if at is not None)
+    others = [c for c, at in zip(first.carried, places, strict=True) if at is None]
+    first.slots += [each.slot for each in others]
+    below = inner.outermost if inner.limit is not None else replace(inner.outermost, order=())
+    late = LateParts(
+        inner.late.conditions,
+        inner.late.matches,
+        slots=(*inner.late.slots, *first.slots),
+        single=inner.late.single,
+        below=(*inner.late.below, below),
+        filters=(*first.conditions, *first.late, *map(late_condition, others)),
+    )
+    carried = (*inner.carried, *keys)
+    relation = replace(inner, carried=carried, late=late, limit=None, offset=0, uniques=())
+    if first.leaves > 1:
+        stages = [first]
+    return _read_late(block, relation, block.merged, stages or [SelectStage()])
+
+
+def _place_below(asked: Wide, inner: Relation) -> int | None:
+    """The column of the plan that is this one of the answer; None where more of its rows decide about the answer's."""
+    late = inner.late
+    if late.below or late.matches or late.single or inner.limit is not None or not isinstance(asked.expression, Field):
+        return None
+    if any(is_same_value(slot, asked.slot) for slot in (*(c.slot for c in inner.carried), *late.slots)):
+        return None
+    column = inner.outputs[asked.expression.position].expression
+    if late.groups is not None and isinstance(column, Field):
+        column = late.groups.group[column.position] if column.position < len(late.groups.group) else asked.expression
+        if column is asked.expression:
+            return None
+    return column.position if isinstance(column, Field) else None
 
 
 def _distinct(relation: Relation) -> Relation:

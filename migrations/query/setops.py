@@ -43,6 +43,7 @@ from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import positions, substituted
 from migrations.query.plan import RelationalPlan, aggregated, filtered, projected, united
+from migrations.query.plans.late_queries import Sorting
 from migrations.query.relation import (
     Carried,
     LateParts,
@@ -50,7 +51,6 @@ from migrations.query.relation import (
     QueryContext,
     Relation,
     Slot,
-    Sorting,
     bounded,
     deduplicated,
     read_limit,

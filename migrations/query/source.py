@@ -26,12 +26,15 @@ from migrations.query.joins import Arranged, arrange
 from migrations.query.plan import RelationalPlan, projected
 from migrations.query.relation import (
     Around,
+    Output,
     QueryContext,
     Relation,
     bounded,
+    is_made_late,
     marked,
     of_table,
     plain,
+    refuse_late_limit,
     renamed,
     row_of_nothing,
 )
@@ -74,10 +77,15 @@ class FromClause:
         self._plan = plan
         self._correlations = correlations
         self._doubts = doubts
+        self._is_alone = False
+        self.below: Relation | None = None
+        """The only source, where its rows come to be when the answer is read: the block has columns of its answer."""
 
     def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> NamedSource:
         """``first`` and what is joined to it. A comma binds looser than JOIN."""
         parts: list[NamedSource] = []
+        one = isinstance(first, exp.Table) or (isinstance(first, exp.Subquery) and bool(first.alias))
+        self._is_alone = one and not joins and not first.args.get("joins") and self._context.outer is None
         current = self._item(first)
         is_lateral = False
         for join in joins:
@@ -165,7 +173,13 @@ class FromClause:
         return self._context.catalog.relation(name)
 
     def _leaf(self, relation: Relation, alias: str, columns: Sequence[str]) -> NamedSource:
-        relation = plain(bounded(named_columns(relation, columns, alias)))
+        relation = named_columns(relation, columns, alias)
+        if self._is_alone and is_made_late(relation):
+            refuse_late_limit(relation)
+            self.below, columns_shown = relation, relation.columns
+            fields = (Output(c.name, Field(at, c.type)) for at, c in enumerate(columns_shown))
+            relation = Relation(replace(relation.plan, columns=columns_shown), tuple(fields))
+        relation = plain(bounded(relation))
         leaf = self._stage.leaf(relation)
         bounds = tuple(Bound(alias, o.name, _shifted(leaf, o.expression)) for o in relation.outputs)
         return NamedSource(leaf, bounds)

@@ -17,10 +17,12 @@ from domains.language.types import BIGINT, BOOL, SqlType, Value
 from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.late import parameter_call
+from migrations.query.expressions.literals import NOTHING
 from migrations.query.expressions.terms import is_satisfied, moved, null_rejected, positions
 from migrations.query.joins import Arranged, arrange
 from migrations.query.plan import RelationalPlan
-from migrations.query.relation import Relation, Slot
+from migrations.query.plans.late_queries import LateMatch
+from migrations.query.relation import LateParts, Relation, Slot
 from migrations.query.sources.tree import (
     Computed,
     Full,
@@ -189,6 +191,15 @@ class SelectStage:
         self.late += [c for c in self.conditions if not positions(c).isdisjoint(missing)]
         self.conditions = [c for c in self.conditions if positions(c).isdisjoint(missing)]
 
+    def late_parts(self, arranged: Arranged) -> LateParts:
+        """What is done to this stage's rows when they are read, over those of its plan."""
+        matches = (
+            LateMatch(arranged.put(matched), tuple(map(arranged.put, asked)), tuple(map(arranged.field, sorted(read))))
+            for matched, asked, read in self.matches
+        )
+        conditions, single = tuple(map(arranged.put, self.late)), tuple(map(arranged.put, self.single))
+        return LateParts(conditions, tuple(matches), slots=tuple(self.slots), single=single)
+
     def empty_row(self) -> EmptyRow | None:
         """This stage's row where there is no row, if there is one then.
 
@@ -275,6 +286,16 @@ def wide(leaf: Leaf, position: int) -> Field:
 def stage_of(plan: RelationalPlan) -> SelectStage:
     """A stage over rows that are there already."""
     return SelectStage(source=Leaf(plan, 0), width=plan.width, leaves=1)
+
+
+def all_columns(arranged: Arranged, width: int) -> tuple[list[Expression], list[str]]:
+    """The wide row with its titles. What only marks rows has columns in it that nothing can read: they are NULL."""
+    wide: list[Expression] = [NOTHING] * width
+    titles = [""] * width
+    for place, at in enumerate(arranged.layout):
+        if at >= 0:
+            wide[at], titles[at] = arranged.plan.field(place), arranged.plan.columns[place].name
+    return wide, titles
 
 
 def refuse_matches(stage: SelectStage, construct: str) -> None:

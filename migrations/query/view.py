@@ -21,16 +21,16 @@ from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged
 from migrations.query.expressions.terms import substituted
 from migrations.query.finish import Finish, named_apart
 from migrations.query.plan import distinct, emit, projected
+from migrations.query.plans.late_queries import Sorting
 from migrations.query.plans.naming import PlacedParameter, name_parameters, told_apart
 from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
-    LateCall,
+    LateParts,
     QueryContext,
     Relation,
     Slot,
-    Sorting,
     bounded,
     limited,
     refuse_drawn,
@@ -239,7 +239,8 @@ def _range_of(relation: Relation) -> SoughtRange | None:
     range of one column alone is one only if ORDER BY begins with that column, and so makes the walk."""
     late = relation.late
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
-    if late.single or late.groups is not None or late.distinct or relation.empty is not None:
+    made = late.groups or late.windows or late.distinct or late.below
+    if late.single or made or relation.empty is not None:
         return None
     asked = (*(c.slot for c in relation.carried), *late.slots)
     if any(map(has_parameter, shown)) or any(slot.moment is not None for slot in asked):
@@ -302,8 +303,8 @@ def is_late(relation: Relation) -> bool:
     shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
     ranged = {c.column for c in relation.carried if c.slot.kind in ORDERS}
     computed = any(map(has_parameter, shown))
-    later = bool(late.conditions or late.matches or late.single) or late.groups is not None or late.distinct
-    return later or computed or len(ranged) > 1
+    later = bool(late.conditions or late.matches or late.single or late.below or late.distinct)
+    return later or bool(late.groups or late.windows) or computed or len(ranged) > 1
 
 
 def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
@@ -313,7 +314,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
             "a parameter that is no column = ? above an aggregate without GROUP BY that another query counts",
             hint="ask for the aggregate itself",
         )
-    plan, late, groups = relation.plan, relation.late, relation.late.groups
+    plan, late = relation.plan, relation.late
     refuse_drawn(late)
     kept: dict[Expression, str] = {}
 
@@ -325,17 +326,13 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
         kept.setdefault(e, title or (plan.columns[e.position].name if isinstance(e, Field) else "computed"))
         return Field(list(kept).index(e), e.type)
 
-    def result(call: LateCall) -> LateCall:
-        argument = None if call.argument is None else stored(call.argument)
-        weight = None if call.weight is None else stored(call.weight)
-        return replace(call, argument=argument, order=tuple(map(stored, call.order)), weight=weight)
-
-    outputs, order = tuple(o.expression for o in relation.outputs), relation.order
-    if groups is None:
-        outputs = tuple(stored(output.expression, output.name) for output in relation.outputs)
-        order = tuple(Sorting(stored(term.expression), term.descending) for term in order)
-    else:
-        groups = replace(groups, group=tuple(map(stored, groups.group)), calls=tuple(map(result, groups.calls)))
+    inmost, *others = (*late.below, relation.outermost)
+    if others:
+        inmost = inmost.without(others[0])
+    elif inmost.groups is None and inmost.windows is None:
+        for output in relation.outputs:
+            stored(output.expression, output.name)
+    inmost = inmost.over(stored)
     matches = tuple(each.over(stored) for each in late.matches)
     conditions, single = [stored(each) for each in late.conditions], tuple(map(stored, late.single))
     placed = [(stored(plan.field(c.column)), c.slot) for c in relation.carried]
@@ -348,7 +345,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     slots.sort(key=lambda p: p.slot.rank)
     _refuse_lost_placeholders(written, slots)
     narrow = projected(plan, list(kept), list(kept.values()))
-    if late.distinct and groups is None:
+    if inmost.distinct and inmost.groups is None and inmost.windows is None:
         narrow = distinct(narrow, tuple(range(narrow.width)))
     parameters = name_parameters(slots, narrow.columns)
     root = emit(pruned(narrow), graph)
@@ -356,12 +353,9 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     finish = Finish(
         stored=named_apart(narrow.columns),
         columns=relation.columns,
-        late=replace(late, conditions=tuple(conditions), matches=matches, groups=groups, slots=(), single=single),
-        outputs=outputs,
-        order=order,
+        late=LateParts(tuple(conditions), matches, single=single),
+        queries=(inmost, *others),
         places=tuple((mark, at) for at, p in enumerate(slots) for mark in _keys_of(p.slot)),
-        limit=limit if isinstance(limit, int) else None,
-        offset=offset if isinstance(offset, int) else 0,
     )
     reader = Reader(name, key, seek, (), narrow.width, parameters)
     shown, tables, (own, hidden) = relation.columns, _tables(graph, root), _parted(slots, parameters)

@@ -26,22 +26,32 @@ UNSUPPORTED = {
     "SELECT n + ? FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x": "a parameter beside the result",
     "SELECT COUNT(*) FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ?": "on the result",
     "SELECT id FROM stories WHERE id IN (?, ?)": "an IN list of parameters alone",
-    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x": "in a subquery",
-    "SELECT x.author FROM (SELECT DISTINCT author FROM stories WHERE score > ?) x": "in a subquery",
-    "SELECT x.n FROM (SELECT id + ? AS n FROM stories) x": 'the parameter in the column "n"',
+    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x, users u": "in a subquery",
+    "SELECT x.author FROM (SELECT DISTINCT author FROM stories WHERE score > ?) x, users u": "in a subquery",
+    "SELECT x.r FROM (SELECT RANK() OVER (ORDER BY id) AS r FROM stories WHERE score > ?) x, users u": "in a subquery",
+    "SELECT x.n FROM (SELECT id + ? AS n FROM stories) x, users u": 'the parameter in the column "n"',
+    "SELECT x.a, COUNT(*) FROM (SELECT DISTINCT author AS a FROM stories WHERE score > ?) x GROUP BY a WITH ROLLUP": (
+        "WITH ROLLUP over a parameter"
+    ),
+    "SELECT x.n FROM (SELECT id AS n FROM stories WHERE score > ? ORDER BY id LIMIT ?) x": "LIMIT ? or OFFSET ?",
+    "SELECT id FROM users WHERE boss = (SELECT MAX(x.n) FROM (SELECT COUNT(*) AS n FROM stories WHERE score > ?) x)": (
+        "in a subquery"
+    ),
     "SELECT id FROM stories WHERE title LIKE ? INTERSECT SELECT id FROM users": "below a set operation",
     "SELECT id FROM stories WHERE title LIKE ? UNION SELECT id FROM users UNION ALL SELECT 1 FROM users": (
         "below a set operation"
     ),
     "SELECT id FROM stories WHERE id IN (SELECT id FROM users WHERE name LIKE ?)": "below a subquery in an expression",
-    "SELECT x.id FROM (SELECT id FROM stories WHERE title LIKE ? ORDER BY id LIMIT 3) x": "below LIMIT",
+    "SELECT x.id FROM (SELECT id FROM stories WHERE title LIKE ? ORDER BY id LIMIT 3) x, users u": "below LIMIT",
     "SELECT u.id FROM users u LEFT JOIN (SELECT id FROM stories WHERE title LIKE ?) s ON s.id = u.id": "outer join",
-    "SELECT COUNT(*), (SELECT MAX(id) FROM users) FROM stories WHERE score > ?": "a subquery beside aggregates",
-    "SELECT COUNT(*) FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "when the answer is read",
+    "SELECT COUNT(*), (SELECT MAX(id) FROM users) FROM stories WHERE score > ?": "a subquery or join beside rows",
+    "SELECT id FROM users WHERE id = (SELECT COUNT(*) FROM stories LEFT JOIN votes ON story_id = id AND user = ?)": (
+        "when the answer is read"
+    ),
     "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ? LEFT JOIN users b ON b.id = u.id": (
         "a parameter may make missing"
     ),
-    "SELECT id FROM (SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?) x": (
+    "SELECT x.id FROM (SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?) x, users y": (
         "a parameter that an outer join"
     ),
     "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
@@ -51,7 +61,7 @@ UNSUPPORTED = {
     "WHERE s.title > :n": "outer join",
     "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
     "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
-    "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
+    "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x, users u": "below LIMIT",
     "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
     "SELECT id FROM stories WHERE id = ? EXCEPT SELECT id FROM users": "different parameters",
     "SELECT id FROM stories WHERE id = ? INTERSECT SELECT id FROM users WHERE name = ?": "different parameters",
@@ -79,8 +89,9 @@ UNSUPPORTED = {
     "SELECT GROUP_CONCAT(title) OVER () FROM stories": "GROUP_CONCAT() OVER",
     "SELECT GROUP_CONCAT(score) OVER () FROM stories": "GROUP_CONCAT() OVER",
     "SELECT JSON_ARRAYAGG(score ORDER BY id) OVER () FROM stories": "ORDER BY of its own",
-    "SELECT RANK() OVER (ORDER BY id) FROM stories WHERE author IN (?)": "asks for several values below a window",
-    "SELECT RANK() OVER (ORDER BY id) FROM stories WHERE author LIKE ?": "below a window function that is no column",
+    "SELECT id FROM users WHERE id IN (SELECT RANK() OVER (ORDER BY id) FROM stories WHERE title LIKE ?)": (
+        "below a window function, in a subquery of an expression"
+    ),
     "SELECT LAG(id, ?) OVER (ORDER BY id) FROM stories": "a parameter in a window function",
     "SELECT COUNT(*), SUM(COUNT(*)) OVER () FROM stories WHERE author = ?": "over an aggregate without GROUP BY",
     "SELECT s.id FROM stories s FULL JOIN users u ON u.id = s.author": "FULL JOIN",
@@ -103,9 +114,9 @@ UNSUPPORTED = {
     "SELECT s.id FROM stories s FULL OUTER JOIN users u ON u.id = s.author AND u.name = ?": "ON of a FULL OUTER JOIN",
     "SELECT id FROM other.stories": "database names",
     "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
-    "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x": "several rows",
-    "SELECT x.n FROM (SELECT NOW() AS n FROM stories) x": "the parameter in the column",
-    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE CURRENT_DATE > '2026-01-01') x": "over a condition",
+    "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x, users u": "several rows",
+    "SELECT x.n FROM (SELECT NOW() AS n FROM stories) x, users u": "the parameter in the column",
+    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM stories WHERE NOW() > '2026-01-01') x, users u": "over a condition",
     "SELECT id FROM stories s WHERE NOT EXISTS (SELECT 1 FROM votes WHERE story_id = id AND user > YEAR(NOW()))": (
         "NOT EXISTS"
     ),

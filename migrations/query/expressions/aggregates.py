@@ -17,7 +17,7 @@ from migrations.query.expressions.calls import AGGREGATES, spelled
 from migrations.query.expressions.documents import as_value, sorting
 from migrations.query.expressions.literals import LARGEST_SCALE, precise
 from migrations.query.expressions.moments import own_nodes
-from migrations.query.relation import Sorting
+from migrations.query.plans.late_queries import Sorting
 
 _NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat)
 _DISTINCT = {

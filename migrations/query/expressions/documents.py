@@ -14,7 +14,7 @@ from domains.language.functions.json.table import fitting
 from domains.language.rewriting import fold
 from domains.language.types import BOOL, JSON, TEXT, Kind, SqlType, Value
 from migrations.parse.reading import exp
-from migrations.query.relation import Sorting
+from migrations.query.plans.late_queries import Sorting
 
 _CHANGES = ("json_set", "json_insert", "json_replace", "json_array_append", "json_array_insert")
 _PATHS = {

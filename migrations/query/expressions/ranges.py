@@ -23,7 +23,7 @@ from domains.language.expressions import Call, Expression, Field
 from domains.language.types import Column, Kind
 from domains.plan.graph import Parameter, ParameterKind, Ranges
 from migrations.query.expressions.late import PARAMETER, key_of
-from migrations.query.relation import Sorting
+from migrations.query.plans.late_queries import Sorting
 
 MOST_ALTERNATIVES = 32
 """Intervals of one condition. A row of so many columns is none that a page goes by."""

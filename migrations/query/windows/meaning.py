@@ -17,7 +17,8 @@ from migrations.query.expressions.calls import spelled
 from migrations.query.expressions.documents import sorting
 from migrations.query.expressions.moments import own_nodes
 from migrations.query.expressions.parameters import is_parameterised
-from migrations.query.relation import Sorting, sorting_direction
+from migrations.query.plans.late_queries import Sorting
+from migrations.query.relation import sorting_direction
 
 Translate = Callable[[exp.Expr], Expression]
 OWN = frozenset(
@@ -96,7 +97,10 @@ def window_meaning(node: exp.Window, names: Mapping[str, exp.Window], translate:
     :raises SqlError: the text is wrong. :raises Unsupported: what is not done, by its name.
     """
     if is_parameterised(node):
-        raise Unsupported("a parameter in a window function", hint="write the number, or compare its result with ?")
+        raise Unsupported(
+            "a parameter in a window function",
+            hint="write the number, compare its result with ?, or compute its operand in a derived table",
+        )
     partition, order, frame = _resolved(node, names, ())
     own = tuple(translate(each) for each in partition)
     terms = [sorting(translate(term.this), sorting_direction(term)) for term in order]

@@ -1,0 +1,128 @@
+"""The parts of a query that no key stands for, which are done to the reader's rows at each look-up (``finish.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from domains.language.expressions import Constant, Expression
+from domains.language.types import Value
+from domains.plan.graph import AggregateCall, Over
+from migrations.query.expressions.terms import positions
+
+Put = Callable[[Expression], Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """One term of ORDER BY, over the plan's row."""
+
+    expression: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LateCall:
+    """An aggregate that is worked out when rows are read. Expressions are over the plan's row."""
+
+    call: AggregateCall
+    """Its column and order are not those of a row: ``argument`` and ``order`` are instead."""
+    argument: Expression | None
+    order: tuple[Expression, ...]
+    weight: Expression | None
+    """How many rows a row of the plan stands for; None: ``argument`` is an aggregate of them already."""
+    of_nothing: Value
+
+    def over(self, put: Put) -> LateCall:
+        argument = None if self.argument is None else put(self.argument)
+        weight = None if self.weight is None else put(self.weight)
+        return replace(self, argument=argument, order=tuple(map(put, self.order)), weight=weight)
+
+
+@dataclass(frozen=True, slots=True)
+class LateGroups:
+    """Groups that are made when rows are read: the group's values, then the calls'."""
+
+    group: tuple[Expression, ...]
+    calls: tuple[LateCall, ...]
+    scalar: bool
+    having: tuple[Expression, ...] = ()
+    """Over the groups' rows, as the relation's outputs and order are."""
+
+    def over(self, put: Put) -> LateGroups:
+        calls = tuple(each.over(put) for each in self.calls)
+        return replace(self, group=tuple(map(put, self.group)), calls=calls)
+
+
+@dataclass(frozen=True, slots=True)
+class LateMatch:
+    """An outer join by a condition with a parameter (``joins.LateLeft``), over the plan's rows."""
+
+    matched: Expression
+    """1 in rows of both sides, NULL in those of the left side alone."""
+    conditions: tuple[Expression, ...]
+    """With parameters: whether the two match."""
+    left: tuple[Expression, ...]
+    """What of the left side decides which rows it matches."""
+
+    def over(self, put: Put) -> LateMatch:
+        return LateMatch(put(self.matched), tuple(map(put, self.conditions)), tuple(map(put, self.left)))
+
+
+@dataclass(frozen=True, slots=True)
+class LateWindows:
+    """Window functions of rows that come to be when they are read."""
+
+    row: tuple[Expression, ...]
+    """The whole row, by which ties are broken, and behind it what the functions are of."""
+    overs: tuple[Over, ...]
+    """One after the other; each has its functions' values behind the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateQuery:
+    """What one SELECT does when rows are read, to those of the plan or of the query below it."""
+
+    outputs: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
+    groups: LateGroups | None = None
+    windows: LateWindows | None = None
+    """Over the groups' rows, where there are any; outputs and order are over what comes of them."""
+    distinct: bool = False
+    order: tuple[Sorting, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    def over(self, put: Put) -> LateQuery:
+        """With each expression over the rows that it begins with put elsewhere."""
+        conditions = tuple(map(put, self.conditions))
+        if self.groups is not None:
+            return replace(self, conditions=conditions, groups=self.groups.over(put))
+        if self.windows is not None:
+            windows = replace(self.windows, row=tuple(map(put, self.windows.row)))
+            return replace(self, conditions=conditions, windows=windows)
+        order = tuple(replace(term, expression=put(term.expression)) for term in self.order)
+        return replace(self, conditions=conditions, outputs=tuple(map(put, self.outputs)), order=order)
+
+    def changed(self, change: Put) -> LateQuery:
+        """With all expressions changed, whichever rows they are over."""
+        having = () if self.groups is None else tuple(map(change, self.groups.having))
+        groups = None if self.groups is None else replace(self.groups.over(change), having=having)
+        order = tuple(replace(term, expression=change(term.expression)) for term in self.order)
+        outputs, conditions = tuple(map(change, self.outputs)), tuple(map(change, self.conditions))
+        windows = self.windows and replace(self.windows, row=tuple(map(change, self.windows.row)))
+        return LateQuery(outputs, conditions, groups, windows, self.distinct, order, self.limit, self.offset)
+
+    def without(self, reading: LateQuery) -> LateQuery:
+        """With NULL for columns of the answer that the one that reads it does not read."""
+        if self.distinct or self.limit is not None:
+            return self
+        read = set[int]()
+
+        def noted(expression: Expression) -> Expression:
+            read.update(positions(expression))
+            return expression
+
+        reading.over(noted)
+        outputs = (e if at in read else Constant(None, e.type) for at, e in enumerate(self.outputs))
+        return replace(self, outputs=tuple(outputs), order=())
