@@ -264,7 +264,7 @@ class SelectPlans:
             except Unsupported:  # With its constants in the text it may be supported.
                 return self._verbatim(statement, state)
             finish = made.planned.finish
-            if finish is not None and finish.late.matches and not made.planned.reader.key:
+            if finish is not None and finish.gathers and not made.planned.reader.key:
                 return self._verbatim(statement, state)  # A view for all values would keep the whole join.
             self._remember(statement, made, state)
         arguments = made.exact(statement.params)

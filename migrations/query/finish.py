@@ -56,6 +56,11 @@ class Finish:
     places: tuple[tuple[str, int], ...]
     """The parameters of the view, by their keys in expressions."""
 
+    @property
+    def gathers(self) -> bool:
+        """Whether it goes through many rows that the dataflow, knowing the values, need not bring."""
+        return bool(self.late.matches) or len(self.queries) > 1 or self.queries[0].windows is not None
+
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
         return b",".join(self.listed(page, values, limit, offset))
