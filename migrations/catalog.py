@@ -7,9 +7,10 @@ found in any case and keep the case that they were declared with.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from zlib import crc32
 
 from domains.errors import UnknownName
 from domains.language.collating.collation import BINARY
@@ -57,6 +58,27 @@ class Policy:
     condition: exp.Expr | None = field(compare=False, repr=False, default=None)
     """``using`` as a tree."""
     checked: exp.Expr | None = field(compare=False, repr=False, default=None)
+
+
+# What becomes of api processes that have not heard of a policy yet.
+#
+# A table's schema has a number of its policies (``policies_number``), and each shard of the table has the schema. All
+# that an api process sends there says for which schema it was made: writes by a version, SELECTs without a view by the
+# whole of it. A view has nodes of its own for other policies, and those before are removed. So
+#
+#     **Invariant.** Once CREATE or DROP POLICY is answered, each shard of the table refuses whatever was planned by
+#     other policies, and no reader of before is there to be read, whoever asks: also an api process that is cut off
+#     from ZooKeeper, for however long, or was stopped meanwhile.
+#
+# Order (``Change.steps``): new views are built; the entry is decided; old readers are removed, and shards get the
+# schema; the statement is answered. A leader that is lost between answers nobody, and the next one does the rest before
+# it leads: a shard whose schema is not the recipe's is altered (``leader/reconcile.py``), as in one process.
+
+
+def policies_number(policies: Sequence[Policy]) -> int:
+    """The same for the same policies in every process; 0 for none."""
+    told = [(each.name, each.command, each.using, each.check) for each in policies]
+    return (crc32(repr(told).encode("utf-8", "backslashreplace")) or 1) if told else 0
 
 
 def _no_policies() -> Mapping[str, tuple[Policy, ...]]:

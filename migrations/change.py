@@ -18,7 +18,7 @@ from domains.plan import commands
 from domains.plan.graph import Columns, DomainIndex
 from domains.plan.sharding import physical
 from migrations.altered_tables import altered_views, called, dropped_first, policed_views, rebuilt_views
-from migrations.catalog import Policy, ViewDefinition
+from migrations.catalog import Policy, ViewDefinition, policies_number
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import SLICE_ROWS, MigrationPlan, PlanStep, State, plan_readers, plan_removal, understand
 from migrations.parse.reading import Parsed, exp
@@ -310,11 +310,13 @@ class _Work:
         self._forget(old)
 
     def _set_policies(self, table: TableSchema, policies: tuple[Policy, ...]) -> None:
-        """Views that read the table are planned anew, and take over together once it is decided."""
+        """Views that read the table are planned anew, and take over together once it is decided. Then nothing that was
+        planned before is served (``catalog.py``)."""
         catalog = self.state.catalog
         for name in catalog.dependents(table.title):
             if catalog.views[name.lower()].ad_hoc:
                 self._forget(catalog.views[name.lower()])
+        schema = replace(table, policies=policies_number(policies))
         after = self.state.catalog.with_policies(table.name.lower(), policies)
         for view, planned in policed_views(self.state, after, table):
             lower = view.name.lower()
@@ -322,8 +324,10 @@ class _Work:
                 self.readers[lower] = None
             self.gone[lower] = None
             self.planned[lower] = planned
-        self.state.catalog = after
+        self.state.catalog = after.with_table(schema)
         self.meanings.clear()
+        told = f"refuse what was planned by other policies of table {table.name}"
+        self.drops += at_table(schema, self.state.shards, commands.AlterTable(schema), told)
 
     def _drop_view(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog

@@ -97,6 +97,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         filled=document.get("filled", ""),
         filling=document.get("filling", False),
         shown=document.get("shown", ""),
+        policies=document.get("policies", 0),
     )
 
 

@@ -226,6 +226,8 @@ class TableSchema:
     """It has rows already and is not decided yet: nobody else knows of it (``control.py``)."""
     shown: str = ""
     """The name that SQL has for it since RENAME TABLE; "": ``name``, by which it is stored, logged and archived."""
+    policies: int = 0
+    """Stands for its row policies: whoever plans by others has another schema, and is refused (``catalog.py``)."""
 
     @property
     def title(self) -> str:

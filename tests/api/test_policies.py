@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,30 @@ from api.app import create_app
 from controller.access.accounts import administrator
 from controller.access.keeper import Keeper
 from controller.access.passwords import Passwords, new_id
+from controller.access.session import Caller
+from controller.cluster.serving.connections import ReaderMaps
+from controller.cluster.serving.deployment import ClusterDeployment
+from controller.deployment import RequestMoment
 from controller.embedded.local import LocalDeployment
 from controller.serving import Serving
-from domains.errors import SqlError, StillInUse, Unsupported
+from domains.errors import Forbidden, ReadTimeout, SqlError, StillInUse, Unavailable, Unsupported
 from migrations.access.policies import _REACHED
 from migrations.access.rights import Privilege, Rights
 from migrations.access.statements import DECLARED
 from migrations.parse.reading import parse
 from tests.attack.who_may import ENDPOINTS
 from tests.kit.cluster_deployment import open_cluster
+from worker.protocol.messages import Role
+from worker.reader_map import ReaderClient
+from worker.wire.connection import greeting
 from zookeeper.accounts import FileAccounts
 
 SECRET = "xyzzy"
+NOTED = "FOREIGN KEY (story) REFERENCES stories (id) ON DELETE CASCADE"
 SCHEMA = f"""
 CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));
 CREATE TABLE stories (id INT PRIMARY KEY, author INT, title VARCHAR(40));
-CREATE TABLE notes (id INT PRIMARY KEY, story INT, FOREIGN KEY (story) REFERENCES stories (id) ON DELETE CASCADE);
+CREATE TABLE notes (id INT PRIMARY KEY, story INT, {NOTED});
 CREATE TABLE plain (id INT PRIMARY KEY, a INT, t VARCHAR(40));
 CREATE EXT VIEW ByAuthor AS SELECT id, title FROM stories WHERE author = ?;
 CREATE EXT VIEW ById AS SELECT id, title FROM stories WHERE id = ?;
@@ -362,9 +370,7 @@ async def test_in_several_shards_and_processes(tmp_path: Path, kind: str) -> Non
         deployment: Serving = await LocalDeployment.open(tmp_path, memory_limit=64_000_000, domains=2, shards=3)
     else:
         deployment = await open_cluster(tmp_path, maps=kind == "cluster", read_timeout=30, plain=False)
-    await deployment.execute(
-        SCHEMA.replace("FOREIGN KEY (story) REFERENCES stories (id) ON DELETE CASCADE", "KEY (story)")
-    )
+    await deployment.execute(SCHEMA.replace(NOTED, "KEY (story)"))
     app = create_app(deployment)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://served") as http:
         for view in VIEWS:
@@ -516,3 +522,62 @@ async def test_a_write_looks_again_at_rows_that_change_hands_meanwhile(closed: S
             assert body != [["by seven 8"]]
 
     await asyncio.gather(handed(7), written())
+
+
+@pytest.mark.parametrize("maps", [True, False])
+async def test_who_has_not_heard_of_a_policy_serves_nothing_of_before(tmp_path: Path, maps: bool) -> None:
+    """An api process that is cut off from ZooKeeper, for as long as it is, and after it; also by what it reads of the
+    workers' maps by itself."""
+    deployment = await open_cluster(tmp_path, maps=True, read_timeout=30, plain=True)
+    await deployment.execute(SCHEMA.replace(NOTED, "KEY (story)"))
+    authority = deployment.zookeeper.authority()
+    await authority.start()
+
+    def attach(place: str) -> ReaderClient:
+        return next(each.dataflow.client() for each in deployment.workers if each.descriptor.reader_map == place)
+
+    other = await ClusterDeployment.open(
+        authority,
+        greeting("main", Role.API, "other", 1),
+        lambda _: deployment.leader,
+        read_timeout=1,
+        write_timeout=1,
+        maps=ReaderMaps(attach) if maps else None,
+    )
+    seven = Caller("", None, claims={"sub": 7}, claimed=True)
+    moment = RequestMoment(asker=seven)
+    sql = "SELECT COUNT(*) AS n FROM stories"
+    for _ in range(2):
+        results, _ = await other.execute(sql, session=seven)
+        assert results[0].rows == ((4,),)
+        assert (await other.pages("Titles", [[]], moment=moment))[0].count(SECRET.encode()) == 3
+        await other.execute("UPDATE stories SET title = title WHERE id = 2", session=seven)
+    before = other.state
+    authority.cut()
+    for text in (POLICY, "DROP POLICY own ON stories", POLICY):
+        await deployment.execute(text)
+        assert other.state is before
+    attempts: list[Callable[[], Awaitable[object]]] = [
+        lambda: other.execute(sql, session=seven),
+        lambda: other.execute("SELECT title FROM stories WHERE id = 2", session=seven),
+        lambda: other.execute("UPDATE stories SET title = 'x' WHERE id = 2", session=seven),
+        lambda: other.execute("REPLACE INTO stories VALUES (2, 7, 'x')", session=seven),
+        lambda: other.insert("stories", [{"id": 9, "author": 8}], asker=seven),
+        lambda: other.pages("Titles", [[]], moment=moment),
+        lambda: other.pages("ById", [[2]], moment=moment),
+    ]
+    for attempt in attempts:
+        with pytest.raises((Unavailable, ReadTimeout)):
+            await attempt()
+    authority.mend()
+    await other.directory.refresh()
+    assert other.directory.connected
+    assert (await other.execute(sql, session=seven))[0][0].rows == ((1,),)
+    assert (await other.pages("Titles", [[]], moment=moment))[0] == b'{"title":"one"}'
+    with pytest.raises(Forbidden):
+        await other.execute("REPLACE INTO stories VALUES (2, 7, 'x')", session=seven)
+    results, _ = await deployment.execute("SELECT title FROM stories WHERE id = 2 AND author = 8")
+    assert results[0].rows == ((f"{SECRET} two",),)
+    await other.close()
+    await authority.close()
+    await deployment.close()
