@@ -369,6 +369,16 @@ class OverviewAnswer(BaseModel):
     edges: list[dict[str, Json]]
 
 
+class BaseRow(BaseModel):
+    table: str
+    row: dict[str, Json]
+
+
+class LineageAnswer(BaseModel):
+    rows: list[BaseRow]
+    more: bool = Field(description="There are more base rows than are told")
+
+
 class ViewStatsAnswer(BaseModel):
     view: str
     materialization: str

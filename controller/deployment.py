@@ -431,6 +431,11 @@ class Deployment(Protocol):
     def explain(self, view: str) -> str:
         """The view's part of the dataflow as a tree: operators, state, indexes, provenance, why full."""
 
+    async def lineage(self, view: str, key: Any, place: int, session: Caller = OPEN) -> Sequence[tuple[Any, ...]]:
+        """The base rows that one row of an answer comes from, each as its table, its columns' names and its values.
+
+        Raises NotFound, BadRequest, Forbidden, Unsupported, and LimitExceeded where they are too many to be found."""
+
     async def graph(self) -> dict[str, Any]:
         """Domains, nodes, edges and links, JSON-ready."""
 

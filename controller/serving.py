@@ -35,8 +35,8 @@ from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
 from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
-from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
-from controller.statements.evaluating import Elsewhere, evaluate
+from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished, reads_of
+from controller.statements.evaluating import Elsewhere, evaluate, traced, within
 from controller.statements.listing import info_of, stored_table, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
@@ -156,6 +156,11 @@ class Serving(ABC):
         """See :class:`controller.statements.planning.StatementPort`."""
         return 0
 
+    async def lineage(self, view: str, key: Any, place: int, session: Caller = OPEN) -> Rows:
+        question = traced(self.state, view, key, place, self.now, session)
+        async with within(self.budget):
+            return (await self.evaluate(question, {}))[0]
+
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
         return await self.hosts.statistics(self._bases(), tables)
 
@@ -222,12 +227,7 @@ class Serving(ABC):
     def with_reads(self, views: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Add to each view its hits and misses in this process since its look-up was prepared, and the ``seconds`` that
         filling its holes took."""
-        shown: dict[str, dict[str, Any]] = {}
-        for name, told in views.items():
-            lookup = self._lookups.get(name.lower())
-            hits, misses, seconds = (lookup.hits, lookup.misses, lookup.seconds) if lookup else (0, 0, 0.0)
-            shown[name] = {**told, "hits": hits, "misses": misses, "seconds": round(seconds, 3)}
-        return shown
+        return {name: {**told, **reads_of(self._lookups.get(name.lower()))} for name, told in views.items()}
 
     async def page(
         self, view: str, text: QueryText, *, token: Clock | None = None, moment: RequestMoment | None = None

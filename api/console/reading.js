@@ -1,7 +1,8 @@
 /** Reads one key of a view, and keeps what is shown right: by its live stream, else by asking again. */
 
-import { get, viewPath } from "./api.js";
+import { account, address, get, viewPath } from "./api.js";
 import { h, table, text } from "./dom.js";
+import { connect } from "./headrace.js";
 
 const AGAIN = 1000;
 
@@ -31,18 +32,39 @@ export function outcome({ took, miss }) {
   return h("p", { class: `outcome ${word}` }, h("strong", {}, word), ` ${took.toFixed(1)} ms`, word === "miss" && ": there was a hole; the answer was computed, and is kept", word === "hit" && ": the answer was kept ready");
 }
 
-/** Rows as a table, those marked that were not there before. @param {any[]} rows @param {string} caption @param {any[]} [before] */
-export function rowsTable(rows, caption, before) {
+/**
+ * Rows as a table, those marked that were not there before.
+ * @param {any[]} rows @param {string} caption @param {any[]} [before] @param {(at: number) => void} [why] a row's button
+ */
+export function rowsTable(rows, caption, before, why) {
   if (!rows.length) return h("p", {}, "no rows");
   const columns = Object.keys(rows[0]);
   const known = before && new Set(before.map((row) => JSON.stringify(row)));
-  const shown = table(columns, rows.map((row) => columns.map((column) => (row[column] === null || typeof row[column] === "number" ? row[column] : text(row[column])))), caption);
+  const cells = (row, at) => [
+    ...columns.map((column) => (row[column] === null || typeof row[column] === "number" ? row[column] : text(row[column]))),
+    ...(why ? [h("button", { type: "button", onclick: () => why(at), "aria-label": `Why is row ${at + 1} here?` }, "Why?")] : []),
+  ];
+  const shown = table(why ? [...columns, "comes from"] : columns, rows.map(cells), caption);
   if (known) shown.querySelectorAll("tbody tr").forEach((line, at) => line.classList.toggle("changed", !known.has(JSON.stringify(rows[at]))));
   return shown;
 }
 
+/** The base rows that a row of an answer comes from, table by table. @param {string} view @param {object} params @param {number} at */
+export async function lineage(view, params, at) {
+  const { rows, more } = await get(`v1/lineage?${new URLSearchParams({ view, key: JSON.stringify(params), row: String(at) })}`);
+  const tables = Map.groupBy ? Map.groupBy(rows, (each) => each.table) : rows.reduce((known, each) => known.set(each.table, [...(known.get(each.table) ?? []), each]), new Map());
+  return h("section", { class: "lineage" }, h("h3", {}, `Row ${at + 1} comes from ${more ? "more than " : ""}${rows.length} base rows`),
+    [...tables].map(([name, found]) => [h("p", {}, name), rowsTable(found.map((each) => each.row), `Rows of ${name}`)]));
+}
+
+/** The view's answer as a stream. @param {string} view @param {Record<string, string | string[]>} params */
+export function live(view, params) {
+  return connect(address("").href, { key: account.key ?? undefined }).live(view, params);
+}
+
 /**
- * Tells the rows whenever they are others than `before`, and then than were told, until `signal`.
+ * Tells the rows whenever they are others than `before`, and then than were told, until `signal`: as the view's stream
+ * says, and where a view has none, by asking again.
  * @param {string} view @param {Record<string, string | string[]>} params @param {any[]} before
  * @param {(rows: any[], how: string) => void} told @param {AbortSignal} signal @param {(error: Error) => void} failed
  */
@@ -54,6 +76,13 @@ export async function watch(view, params, before, told, signal, failed) {
     known = now;
     told(rows, how);
   };
+  await new Promise((ended) => {
+    const stop = live(view, params).subscribe(({ rows, state }) => {
+      if (state === "live") tell(rows, "live");
+      if (state === "failed") ended();
+    });
+    signal.addEventListener("abort", () => { stop(); ended(); }, { once: true });
+  });
   while (!signal.aborted) {
     if (!document.hidden) {
       try {

@@ -4,7 +4,7 @@ import { call, every, get, run, viewPath } from "./api.js";
 import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
 import { legend } from "./drawing.js";
 import { follow } from "./graph.js";
-import { outcome, read, rowsTable, watch } from "./reading.js";
+import { lineage, outcome, read, rowsTable, watch } from "./reading.js";
 import { makeView } from "./sql.js";
 
 export const TITLE = "Views";
@@ -92,7 +92,9 @@ function keyForm(view, route, answer, signal) {
   let watching = new AbortController(), before;
   signal.addEventListener("abort", () => watching.abort());
   const shown = (rows, ...head) => {
-    put(answer, head, rowsTable(rows, `Answer of ${view.name}`, before));
+    const from = h("div");
+    const why = (at) => lineage(view.name, params(), at).then((found) => put(from, found), (error) => put(from, problem(error)));
+    put(answer, head, rowsTable(rows, `Answer of ${view.name}`, before, why), from);
     before = rows;
   };
   const failed = (error) => put(answer, problem(error));

@@ -6,14 +6,24 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from api.dependencies import FOR_ALL, Measuring, Serving, answer, needs
+from api.dependencies import FOR_ACCOUNTS, FOR_ALL, Asking, Measuring, Serving, answer, needs
+from api.encoding import loads
 from api.graph import collapsed, part_of
-from api.schemas import GraphAnswer, HealthAnswer, OverviewAnswer, ReadyAnswer, SchemaAnswer, UnreadyAnswer
+from api.schemas import (
+    GraphAnswer,
+    HealthAnswer,
+    LineageAnswer,
+    OverviewAnswer,
+    ReadyAnswer,
+    SchemaAnswer,
+    UnreadyAnswer,
+)
 from api.statuses import STATUSES
 from api.version import VERSION
 from controller.deployment import ReasonKind, health_of
 from domains.errors import BadRequest, Unavailable
 from migrations.access.rights import Privilege
+from worker.adhoc.lineage import LINEAGE_MOST
 
 router = APIRouter(tags=["operations"])
 
@@ -77,6 +87,27 @@ async def graph(
     told = await deployment.graph()
     told = told if view is None else part_of(told, view)
     return answer(collapsed(told) if by == "view" else told)
+
+
+@router.get("/v1/lineage", response_model=LineageAnswer, dependencies=FOR_ACCOUNTS)
+async def lineage(
+    deployment: Serving,
+    session: Asking,
+    view: Annotated[str, Query(description="Its tables are to be readable, too")],
+    key: Annotated[str, Query(description='As JSON, by position or by name: `[7]`, `{"id": 7}`')] = "[]",
+    row: Annotated[int, Query(description="Its place in the answer, from 0")] = 0,
+) -> Response:
+    """The base rows that one row of an answer comes from, as the tables are now: all of a group's, where it counts or
+    sums."""
+    try:
+        asked = loads(key.encode())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f'"key" is not JSON: {error}', hint="for example key=[7]") from error
+    found = await deployment.lineage(view, asked, row, session)
+    told = [
+        {"table": table, "row": dict(zip(names, values, strict=True))} for table, names, values in found[:LINEAGE_MOST]
+    ]
+    return answer({"rows": told, "more": len(found) > LINEAGE_MOST})
 
 
 @router.get(

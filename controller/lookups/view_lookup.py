@@ -29,6 +29,12 @@ SAMPLES_TOGETHER = 256
 """Sampled keys are reported this many at once: each time wakes the dataflow thread, for which a request waits 50 µs."""
 
 
+def reads_of(lookup: ViewLookup | None) -> dict[str, Any]:
+    """What a view's status says of its reads in this process."""
+    hits, misses, seconds = (lookup.hits, lookup.misses, lookup.seconds) if lookup else (0, 0, 0.0)
+    return {"hits": hits, "misses": misses, "seconds": round(seconds, 3)}
+
+
 class ViewLookup:
     """A prepared look-up (``PreparedLookup``); ``stale`` once the view has gone, or its reader was replaced or moved.
 

@@ -18,9 +18,12 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+from controller.access.session import Caller
 from controller.deployment import ArchivedPositions
 from controller.hosts import Hosts, SchemaChanged
+from controller.lookups.binding import Binding
 from controller.migrating.bulk.building import started
+from controller.statements.listing import view_of
 from domains.engine.evaluation import EvaluationPlan, RowsExceeded
 from domains.errors import BadRequest, ReadTimeout, StorageFailure, Unavailable, Unsupported
 from domains.language.json_rows import schema_to_json
@@ -28,8 +31,10 @@ from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shards
+from migrations.access.rights import Privilege
 from migrations.backfill.stages import columns_read
 from migrations.catalog import ViewDefinition
+from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import State
 from migrations.spark_sql import in_order
 from worker.adhoc.answer import Question, Rows
@@ -111,6 +116,23 @@ async def _evaluated(
 
 def _reaches(clock: Clock, token: Clock) -> bool:
     return all(clock.get(base, position) >= position for base, position in token.items())
+
+
+def traced(state: State, view: str, key: Any, place: int, now: Callable[[], str], session: Caller) -> Question:
+    """Which base rows a row of a view's answer comes from, the one at ``place`` from 0.
+
+    :raises NotFound, BadRequest: there is no such view, or the key is not one of it. :raises Forbidden: one of the
+    tables, or the view, is not for the session to read. :raises Unsupported: the answer is more than the reader's."""
+    planned = view_of(state, view)
+    for name in (planned.name, *sorted(planned.tables)):
+        session.check(Privilege.SELECT, name)
+    if policed := state.catalog.policed([planned.name]):
+        named = ", ".join(policed)
+        raise Unsupported(f'lineage of view "{planned.name}", which has policies of {named}', hint="ask by SQL instead")
+    if planned.finish is not None:
+        raise Unsupported(f'lineage of view "{planned.name}", whose answer is finished when it is read')
+    _, plan = plan_evaluation(state, state.catalog.views[planned.name.lower()])
+    return Question(plan, Binding.of(planned, now).from_json(key).sent, traced=place)
 
 
 class SelectJob(Protocol):

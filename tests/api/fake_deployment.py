@@ -355,6 +355,9 @@ class FakeDeployment:
     def explain(self, view: str) -> str:
         return f'reader "{self._view(view).name}" partial'
 
+    async def lineage(self, view: str, key: Any, place: int, session: Caller = OPEN) -> Sequence[tuple[Any, ...]]:
+        raise Unsupported(f'lineage of view "{self._view(view).name}": the fake has no dataflow')
+
     async def graph(self) -> dict[str, Any]:
         return {"domains": [], "nodes": [], "edges": [], "links": []}
 

@@ -329,6 +329,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "POST /v1/archive",
         "DELETE /v1/migrations/{id}",
         "GET /v1/graph",
+        "GET /v1/lineage",
         "GET /v1/queries",
         "GET /v1/queries/running",
         "DELETE /v1/queries/running/{id}",

@@ -34,6 +34,11 @@ async def test_the_files_of_the_console_are_guarded(http: httpx.AsyncClient) -> 
         assert (await http.get(missing)).status_code == 404
 
 
+def test_the_console_has_the_client_that_is_published() -> None:
+    client = Path(headrace.__file__).parents[1] / "clients" / "js" / "headrace.js"
+    assert (CONSOLE / client.name).read_bytes() == client.read_bytes(), "copy clients/js/headrace.js to api/console/"
+
+
 def test_the_console_writes_text_and_no_markup() -> None:
     """A name or value never becomes an element, and nothing is asked of another host."""
     for path in CONSOLE.glob("*.js"):
@@ -41,7 +46,7 @@ def test_the_console_writes_text_and_no_markup() -> None:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://", text), (
             path.name
         )
-        assert re.match(r"/\*\*\n \* \w|/\*\* \w", text), f"{path.name} does not say what it is for"
+        assert re.match(r"/\*\*\n \* \w|/\*\* \w|// \w", text), f"{path.name} does not say what it is for"
 
 
 @pytest.mark.parametrize("path", ["/console", "/docs"])

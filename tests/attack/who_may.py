@@ -43,6 +43,7 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "DELETE /v1/queries/running/{id}": ("/v1/queries/running/999", None, {P.PROCESS}),
     "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),
     "GET /v1/views/{view}/stats": ("/v1/views/ByAuthor/stats", None, {P.METRICS}),
+    "GET /v1/lineage": ("/v1/lineage?view=ByAuthor&key=[7]", None, {P.SELECT}),
     "GET /v1/graph": ("/v1/graph", None, {P.METRICS}),
     "GET /v1/status": ("/v1/status", None, {P.METRICS}),
     "GET /metrics": ("/metrics", None, {P.METRICS}),

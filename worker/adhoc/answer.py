@@ -9,6 +9,7 @@ from itertools import chain, islice, product
 from typing import Any
 
 from domains.engine.evaluation import NOWHERE, Evaluation, EvaluationPlan, Slices
+from domains.errors import BadRequest
 from domains.language.encoding import row_encoder
 from domains.language.json_rows import NOT_OF_JSON, json_value, page_values
 from domains.language.ordered import encode_value
@@ -17,6 +18,7 @@ from domains.plan.deltas import key_function
 from domains.plan.graph import Columns, NodeIndex, Reader
 from domains.store.storage import StoredRows, TableRows
 from domains.store.walking import EVERYWHERE, MOST_BOXES, Boxes, Interval, both, exactly
+from worker.adhoc.lineage import Lineage
 from worker.adhoc.measured import MeasuredEvaluation
 from worker.reader_map import BoundLookup, ReaderLayout
 from worker.reader_map.layout import Bound, tie_of, windows
@@ -39,6 +41,9 @@ class Question:
     bound: BoundLookup
     measured: bool = False
     """Whether it is asked what its evaluation does: the answer's rows are :class:`NodeMeasure`'s fields then."""
+    traced: int | None = None
+    """The place of a row of the answer, from 0: what is answered is the base rows that it comes from, as
+    :class:`Lineage` tells them."""
 
 
 def answered(
@@ -48,6 +53,9 @@ def answered(
     if question.measured:
         measured = MeasuredEvaluation(question.plan, tables, most=most, elsewhere=elsewhere)
         return iter([measured.rows_of(_rows_of(measured, question))])
+    if question.traced is not None:
+        traced = Lineage(question.plan, tables, most=most, elsewhere=elsewhere)
+        return iter([traced.of(_row_at(traced, question, question.traced))])
     parts = answer_rows(question, tables, most=most, elsewhere=elsewhere)
     kinds = [column.type.kind for column in question.plan.nodes[-1].columns[: question.plan.reader.visible]]
     if (NOT_OF_JSON | {Kind.NULL}).isdisjoint(kinds):
@@ -83,6 +91,20 @@ def _rows_of(evaluation: Evaluation, question: Question) -> Iterator[list[Row]]:
     layout = _layout(plan)
     ranked = sorted((_rank(layout, row), row) for part in parts for row, weight in part for _ in range(weight))
     yield ([row[:visible] for _, row in ranked] or nothing)[offset : None if limit is None else offset + limit]
+
+
+def _row_at(evaluation: Evaluation, question: Question, place: int) -> Row:
+    """A row of the answer with its hidden columns.
+
+    :raises BadRequest: the answer has no such row."""
+    plan, bound = question.plan, question.bound
+    limit, offset = limits(plan.reader, bound.limit, bound.offset)
+    layout = _layout(plan)
+    rows = [row for part in _found(evaluation, plan, bound, None) for row, weight in part for _ in range(weight)]
+    page = sorted(rows, key=lambda row: _rank(layout, row))[offset : None if limit is None else offset + limit]
+    if not 0 <= place < len(page):
+        raise BadRequest(f"the answer has {len(page)} rows, and none at {place}", hint="rows are counted from 0")
+    return page[place]
 
 
 def part_of(question: Question, tables: TableRows, *, most: int = 0) -> Iterator[list[Delta]]:

@@ -39,7 +39,8 @@ def divided(question: Question) -> Division:
     fresh = max(nodes, default=0) + 1
     parts: dict[NodeIndex, Question] = {}
     for node in plan.nodes:
-        merging = traits_of(node.operator).merging if node.parents and node.parents[0] in rows else None
+        merges = question.traced is None and node.parents and node.parents[0] in rows  # Else its base rows are wanted.
+        merging = traits_of(node.operator).merging if merges else None
         if merging is not None:
             each = Node(NodeIndex(fresh), merging.each, node.parents, node.columns)
             fresh += 1
