@@ -119,10 +119,10 @@ def test_no_function_is_too_long() -> None:
     assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
 
 
-HOUSE_FILES, HOUSE_LINES = 598, 114_350
+HOUSE_FILES, HOUSE_LINES = 599, 114_600
 """A ratchet: lower it with what was folded or deleted; whoever raises it says for what. Since 485 and 85,700: windows,
 correlated subqueries, JSON, types, writes with joins, ALTER, automatic views of clusters, TPC-H, collations, foreign
-keys, walks of indexes, TLS, the graph by views, live views."""
+keys, walks of indexes, TLS, the graph by views, the origin of rows, live views."""
 FOLDER_FILES = 15
 
 

@@ -8,7 +8,7 @@ import { call, get, migrate, viewPath } from "./api.js";
 import { count, h, problem, show as put } from "./dom.js";
 import { boxOf, details, draw, legend } from "./drawing.js";
 import { edgesOf } from "./graph.js";
-import { outcome, read, rowsTable } from "./reading.js";
+import { live, outcome, read, rowsTable } from "./reading.js";
 
 export const TITLE = "Tour";
 
@@ -24,7 +24,7 @@ const SEEN = ["title", "upvotes", "downvotes", "score", "votes", "comments_count
 
 export async function show(main, route, signal) {
   main.append(
-    h("h1", {}, "A tour in four steps"),
+    h("h1", {}, "A tour in five steps"),
     h("p", {}, "Headrace keeps the answers to SQL queries ready to read. An answer is computed when it is first asked for, kept right with every write, and forgotten when memory is short."),
   );
   const stage = h("div");
@@ -75,9 +75,26 @@ async function subjectOf(views, signal) {
   return views.has("TourStory") ? ownSubject() : null;
 }
 
+const vote = (subject) => call("POST", `v1/tables/${subject.votes}/rows`, { body: { rows: [subject.row()] } });
+
+const seen = (rows) => rows.map((row) => Object.fromEntries(Object.entries(row).filter(([name]) => SEEN.includes(name))));
+
+/** The subject's live answer, once it is there, and what ends it. @param {Subject} subject */
+async function watchedNow(subject) {
+  const answer = live(subject.view, subject.params);
+  let end;
+  await new Promise((done, failed) => {
+    end = answer.subscribe(({ state, error }) => {
+      if (state === "live") done();
+      if (state === "failed") failed(error);
+    });
+  });
+  return { answer, end };
+}
+
 async function play(stage, subject, signal) {
   const answer = h("div", { "aria-live": "polite" }), picture = h("div"), about = h("section"), said = h("p", { role: "status", id: "said" });
-  let before, drawn, shown = "";
+  let before, drawn, watched, shown = "";
   const flow = async () => {
     const graph = await get(`v1/graph?view=${encodeURIComponent(subject.view)}`, { signal });
     const boxes = graph.nodes.map(boxOf), same = boxes.map((box) => box.id).join();
@@ -91,7 +108,7 @@ async function play(stage, subject, signal) {
   };
   const ask = async (token) => {
     const found = await read(subject.view, subject.params, { signal, token });
-    const rows = found.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([name]) => SEEN.includes(name))));
+    const rows = seen(found.rows);
     put(answer, outcome(found), rowsTable(rows, "The story's answer", before));
     before = rows;
     return found;
@@ -104,11 +121,23 @@ async function play(stage, subject, signal) {
     },
     vote: async () => {
       const started = performance.now();
-      const { token } = await call("POST", `v1/tables/${subject.votes}/rows`, { body: { rows: [subject.row()] } });
+      const { token } = await vote(subject);
       const took = performance.now() - started;
       await ask(token);
       const lit = await flow();
       return `One row was written in ${took.toFixed(1)} ms, and flowed through ${count(lit)} nodes to the answer. Nothing was invalidated, and nothing computed anew: the read after it, with the write's token, is a hit.`;
+    },
+    watch: async () => {
+      watched ??= await watchedNow(subject);
+      signal.addEventListener("abort", watched.end, { once: true });
+      const started = performance.now();
+      await watched.answer.reached((await vote(subject)).token);
+      const told = performance.now() - started;
+      const rows = seen(watched.answer.now.rows);
+      put(answer, h("p", { class: "outcome live" }, h("strong", {}, "live"), ` ${told.toFixed(1)} ms after the vote was sent, this page was told`), rowsTable(rows, "The story's answer", before));
+      before = rows;
+      await flow();
+      return "This page watches the view now, and was sent the change: it did not read. What somebody watches is evicted last, and filled again at once where that is done by hand.";
     },
     evict: async () => {
       const { evicted } = await call("POST", viewPath(subject.view, "/evict"), { body: { keys: [subject.params] } });
@@ -129,7 +158,7 @@ async function play(stage, subject, signal) {
   } }, text);
   put(stage,
     h("p", {}, `This is ${subject.about}, by the view `, h("a", { href: `#/views/${encodeURIComponent(subject.view)}` }, subject.view), ". No column holds its votes: the view is SQL over the votes themselves."),
-    h("ol", { class: "steps" }, h("li", {}, button("read", "Read the story")), h("li", {}, button("vote", "Vote for it")), h("li", {}, button("evict", "Evict its answer")), h("li", {}, "Read it again: a miss.")),
+    h("ol", { class: "steps" }, h("li", {}, button("read", "Read the story")), h("li", {}, button("vote", "Vote for it")), h("li", {}, button("evict", "Evict its answer")), h("li", {}, "Read it again: a miss."), h("li", {}, button("watch", "Watch it, and vote"))),
     said, h("div", { class: "columns" }, h("section", {}, h("h2", {}, "The answer"), answer), h("section", {}, h("h2", {}, "The dataflow"), legend(), picture, about)));
   await flow();
 }

@@ -60,6 +60,9 @@ def test_the_tour_of_a_newcomer(page: Page) -> None:
     page.get_by_role("button", name="Read the story").click()
     expect(page.locator(".outcome.miss")).to_be_visible()
     expect(answer.locator("tbody td").last).to_have_text("4")
+    page.get_by_role("button", name="Watch it, and vote").click()
+    expect(page.locator(".outcome.live")).to_be_visible()
+    expect(answer.locator("tbody tr.changed td").last).to_have_text("5")
     page.get_by_role("button", name=re.compile("^TourStory")).click()
     expect(page.locator(".facts")).to_contain_text("partial by (id)")
 
@@ -101,6 +104,18 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client)
     page.get_by_label("A statement that writes").fill("INSERT INTO weirs VALUES (2, 'south')")
     page.get_by_role("button", name="Write").click()
     expect(page.locator("tr.changed")).to_contain_text("south")
+
+
+def test_an_answer_changes_before_ones_eyes(page: Page, http: httpx.Client) -> None:
+    sql(http, "CREATE TABLE gauges (id INT PRIMARY KEY, level INT); INSERT INTO gauges VALUES (7, 1)")
+    sql(http, "CREATE EXT VIEW Level AS SELECT id, level FROM gauges WHERE id = ?")
+    page.goto("/#/views/Level?id=7")
+    expect(page.locator(".views table")).to_contain_text("1")
+    with page.expect_request("**/live?*live=sse*"):
+        page.reload()
+    sql(http, "UPDATE gauges SET level = 22 WHERE id = 7")
+    expect(page.locator("tr.changed")).to_contain_text("22")
+    expect(page.locator(".views .hint").filter(has_text="watched")).to_have_text("watched: live")
 
 
 def test_a_migration_is_cancelled(page: Page, http: httpx.Client) -> None:

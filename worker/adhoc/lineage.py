@@ -12,11 +12,11 @@ A group's rows are all meant, also where a MIN shows one of them: without the ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from domains.engine.evaluation import Evaluation
 from domains.language.json_rows import json_value
-from domains.language.types import Delta, Row
+from domains.language.types import Delta, Row, Value
 from domains.operators.operator import Vertex
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
@@ -84,7 +84,7 @@ class Lineage(Evaluation):
             made += [(right, each) for each in self._rows_with(right, on)]
         return made
 
-    def _rows_with(self, vertex: Vertex, known: dict[int, object]) -> Sequence[Row]:
+    def _rows_with(self, vertex: Vertex, known: Mapping[int, Value]) -> Sequence[Row]:
         """The node's rows that have these values, as its collations compare them; by an index where one decides it."""
         by = self._deciding(vertex, tuple(column for column, value in known.items() if value is not None))
         (found,) = self.find(vertex, by, [key_function(by, vertex.collations)(_filled(known, vertex))] if by else [()])
@@ -102,5 +102,5 @@ class Lineage(Evaluation):
         return alone[:1] or columns
 
 
-def _filled(known: dict[int, object], vertex: Vertex) -> Row:
+def _filled(known: Mapping[int, Value], vertex: Vertex) -> Row:
     return tuple(known.get(column) for column in range(len(vertex.node.columns)))
