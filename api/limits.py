@@ -80,6 +80,11 @@ class Limits(SqlLimits):
         return SqlLimits(**{each.name: getattr(self, each.name) for each in fields(SqlLimits)})
 
 
+LASTS = "headrace.lasts"
+"""In the scope of a request that is answered until its client goes: where it sends no more, it has gone. Of any other
+request the client may have closed its half, and wait."""
+
+
 class Unread(Protocol):
     """A connection whose client does not read its answers."""
 

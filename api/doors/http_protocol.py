@@ -22,7 +22,7 @@ from collections import deque
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from api.limits import HEADER_OVERHEAD, Admission, Limits
+from api.limits import HEADER_OVERHEAD, LASTS, Admission, Limits
 from api.statuses import CERTIFICATE, error_body, status_of
 from controller.access.authentication import PeerCertificate
 from domains.errors import BadRequest, HeadraceError
@@ -307,7 +307,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._ended = True
         if self._unreadable:
             return not self._refused
-        if self.cycle is None or not self._answers():
+        if self.cycle is None or not self._answers() or LASTS in self.cycle.scope:
             return False
         self.cycle.keep_alive = False
         return True

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Asking, Serving, documented, json_body, needs
 from api.encoding import serialize
 from api.endpoints import token_of
+from api.limits import LASTS
 from api.lookups.lookups import parse_query
 from api.schemas import LiveRequest
 from controller.deployment import RequestMoment
@@ -89,9 +90,11 @@ async def live(
         )
     if live == "sse":
         return EventStream(views, connection, [started] if whole else [], headers=_types(topic))
+    listening = _listening(request.scope, request.receive, connection)
     try:
         return await _answer(started, whole, waits=live is not None and not whole)
     finally:
+        listening.cancel()
         views.leave(connection)
 
 
@@ -140,6 +143,19 @@ async def live_together(
     return EventStream(views, connection, fresh, several=True)
 
 
+def _listening(scope: Scope, receive: Receive, connection: LiveConnection) -> asyncio.Task[None]:
+    """Tells the connection when its client is gone."""
+
+    async def listen() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        connection.gone = True
+        connection.wake()
+
+    scope[LASTS] = True
+    return asyncio.create_task(listen())
+
+
 async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
     """All rows, or what has come since, at once or within the time of a long poll."""
     topic = own.topic
@@ -149,7 +165,7 @@ async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
         if waits and own.offset == topic.offset:
             try:
                 async with asyncio.timeout(LONG_POLL_SECONDS):
-                    while own.offset == topic.offset and not own.ended:
+                    while own.offset == topic.offset and not own.ended and not own.connection.gone:
                         await own.connection.wait()
             except TimeoutError:
                 return Response(status_code=204, headers=_positions(topic))
@@ -231,10 +247,9 @@ class EventStream(Response):
         self._connection = connection
         self._fresh = fresh
         self._several = several
-        self._gone = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        listening = asyncio.create_task(self._listen(receive))
+        listening = _listening(scope, receive, self._connection)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._run(send)
@@ -243,18 +258,11 @@ class EventStream(Response):
             listening.cancel()
             self._live.leave(self._connection)
 
-    async def _listen(self, receive: Receive) -> None:
-        """Until the client is gone."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        self._connection.wake()
-
     async def _run(self, send: Send) -> None:
         connection, several = self._connection, self._several
         # At the least a comment, so that the client hears at once that it is heard.
         pieces = [_begun(own, several) for own in self._fresh] or [QUIET]
-        while not self._gone:
+        while not connection.gone:
             while connection.pending:
                 own = next(iter(connection.pending))
                 del connection.pending[own]

@@ -71,6 +71,8 @@ class LiveConnection:
         self.subscriptions: dict[Subscription, None] = {}
         self.pending: dict[Subscription, None] = {}
         self._woken = asyncio.Event()
+        self.gone = False
+        """Whether the client has closed it."""
         self.sent = monotonic()
         """When something was sent last."""
 

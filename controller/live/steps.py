@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -70,8 +71,8 @@ def digest(row: bytes, ordinal: int) -> str:
 def difference(old: Rows, new: Rows, names: RowNames, ordered: bool, token: str) -> list[bytes]:
     """What leads from one answer to another: first the rows that go, then those that come or change, in their order.
 
-    ``ordered``: each row that comes or changes has its ``place`` in the new answer. Those that stay keep their order,
-    so whoever takes out what goes and what changes, and puts in the rest place by place, has the new answer.
+    ``ordered``: each row that comes, changes or moves has its ``place`` in the new answer. Those that stay keep their
+    order, so whoever takes out what goes, changes and moves, and puts in the rest place by place, has the new answer.
     """
     if old == new:
         return []
@@ -82,21 +83,48 @@ def difference(old: Rows, new: Rows, names: RowNames, ordered: bool, token: str)
         if count > left:
             name = names.of(row)
             gone.update(dict.fromkeys([name] if name is not None else [digest(row, at) for at in range(left, count)]))
+    moved = _moved(old, new) if ordered else frozenset()
     seen: Counter[bytes] = Counter()
     come: list[bytes] = []
     for place, row in enumerate(new):
         ordinal, seen[row] = seen[row], seen[row] + 1
-        if ordinal < had[row]:
+        if ordinal < had[row] and place not in moved:
             continue
         name = names.of(row)
         if name is None:
             name = digest(row, ordinal)
         operation = "insert"
-        if name in gone:
+        if ordinal < had[row]:
+            operation = "update"
+        elif name in gone:
             operation = "update"
             del gone[name]
         come.append(_message(name, operation, token, row, place if ordered else None))
     return [*(_message(name, "delete", token) for name in gone), *come]
+
+
+def _moved(old: Rows, new: Rows) -> frozenset[int]:
+    """The places of rows that are the same and in another order, as after a change of what ORDER BY reads and SELECT
+    does not show: all but a longest run of rows that kept their order (by patience sorting)."""
+    places: dict[bytes, deque[int]] = {}
+    for at, row in enumerate(old):
+        places.setdefault(row, deque()).append(at)
+    stay = [(place, places[row].popleft()) for place, row in enumerate(new) if places.get(row)]
+    ends: list[int] = []
+    """For each length the least old place that a run of so many rows ends with."""
+    lengths: list[int] = []
+    for _, before in stay:
+        length = bisect_left(ends, before)
+        ends[length : length + 1] = [before]
+        lengths.append(length)
+    wanted = len(ends) - 1
+    moved = []
+    for (place, _), length in zip(reversed(stay), reversed(lengths), strict=True):
+        if length == wanted:
+            wanted -= 1
+        else:
+            moved.append(place)
+    return frozenset(moved)
 
 
 def snapshot(rows: Rows, names: RowNames, ordered: bool) -> list[bytes]:

@@ -128,6 +128,19 @@ async def test_long_polls_offsets_and_what_is_not_known_any_more(site: Site) -> 
     assert (await get(site.app, "/v1/views/Fresh/live?author=7")).status == 422
 
 
+async def test_a_long_poll_whose_client_leaves_is_over(site: Site) -> None:
+    url = "/v1/views/ByAuthor/live?author=7"
+    offset = (await get(site.app, url)).headers["stream-next-offset"]
+    polling = site.stream(f"{url}&offset={offset}&live=long-poll")
+    for _ in range(2_000):
+        if site.deployment.live.status()["subscriptions"]:
+            break
+        await asyncio.sleep(0.005)
+    assert site.deployment.live.status()["subscriptions"] == 1
+    await polling.close()
+    assert site.deployment.live.status()["subscriptions"] == 0
+
+
 async def test_a_place_is_told_though_nothing_changes_here(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_views, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(live_views, "PROGRESS_SECONDS", 0.0)

@@ -29,6 +29,7 @@ VIEWS = {
     "ByAuthor": "SELECT id, title FROM stories WHERE author = ?",
     "Titles": "SELECT title FROM stories WHERE author = ?",
     "Best": "SELECT id, score, title FROM stories WHERE author = ? ORDER BY score DESC, id LIMIT 3",
+    "Unseen": "SELECT id, title FROM stories WHERE author = ? ORDER BY score DESC, id",
     "Above": "SELECT id, score FROM stories WHERE author = ? AND score > ? ORDER BY score, id",
     "Matching": "SELECT id, title FROM stories WHERE author = ? AND title LIKE ?",
     "Several": "SELECT id, score FROM stories WHERE author IN (?) ORDER BY score DESC, id LIMIT 4",
@@ -38,7 +39,7 @@ VIEWS = {
     " WHERE m.reader = ?",
 }
 ASKED: list[tuple[str, str, tuple[Any, ...]]] = [
-    *[(view, f"author={at}", (at,)) for view in ("ByAuthor", "Titles", "Best") for at in range(3)],
+    *[(view, f"author={at}", (at,)) for view in ("ByAuthor", "Titles", "Best", "Unseen") for at in range(3)],
     *[("Above", f"author={at}&score=5", (at, 5)) for at in range(2)],
     *[("Matching", f"author={at}&title=%25a%25", (at, "%a%")) for at in range(2)],
     ("Several", "author=0&author=2", (0, 2)),

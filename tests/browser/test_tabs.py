@@ -1,0 +1,51 @@
+"""The JavaScript client in a browser: more tabs than the browser allows connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Browser
+
+CLIENT = Path(__file__).resolve().parents[2] / "clients" / "js" / "headrace.js"
+TABS = 8
+"""A browser allows six connections to a server."""
+
+SCHEMA = """
+CREATE TABLE points (id INT PRIMARY KEY, g INT);
+CREATE VIEW by_group AS SELECT id FROM points WHERE g = ? ORDER BY id
+"""
+BEGIN = """async () => {
+  const { connect } = await import("/headrace-client.js")
+  window.live = connect().live("by_group", { g: 1 })
+  window.live.subscribe(() => {})
+}"""
+SHOWN = "text => live.now.state === 'live' && live.now.rows.map(each => each.id).join() === text"
+
+
+def test_tabs_share_one_connection(browser: Browser, server: str, http: httpx.Client) -> None:
+    http.post("/v1/sql", json={"sql": SCHEMA}).raise_for_status()
+    http.post("/v1/tables/points/rows", json={"rows": [{"id": 1, "g": 1}]}).raise_for_status()
+    context = browser.new_context(base_url=server)
+    context.route(
+        "**/headrace-client.js",
+        lambda route: route.fulfill(body=CLIENT.read_text(), content_type="text/javascript"),
+    )
+    streams: list[str] = []
+    context.on("request", lambda asked: streams.append(asked.url) if "live=sse" in asked.url else None)
+    tabs = [context.new_page() for _ in range(TABS)]
+    for tab in tabs:
+        tab.goto("/console#/views")
+        tab.evaluate(BEGIN)
+    for tab in tabs:
+        tab.wait_for_function(SHOWN, arg="1")
+    assert len(streams) == 1
+    http.post("/v1/tables/points/rows", json={"rows": [{"id": 2, "g": 1}]}).raise_for_status()
+    for tab in tabs:
+        tab.wait_for_function(SHOWN, arg="1,2")
+    tabs.pop(0).close()
+    http.post("/v1/tables/points/rows", json={"rows": [{"id": 3, "g": 1}]}).raise_for_status()
+    for tab in tabs:
+        tab.wait_for_function(SHOWN, arg="1,2,3")
+    assert len(streams) == 2, "the next tab goes on where the first one was"
+    context.close()
