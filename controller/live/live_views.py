@@ -177,11 +177,15 @@ class LiveViews:
                 hint="give the moment as a parameter",
             )
         bound = bind(lookup.binding, RequestMoment(asker=caller))
-        topic = self._topics.get((view.lower(), bound))
+        key = view.lower(), bound
+        topic = self._topics.get(key)
+        if topic is not None and (topic.lost is not None or topic.lookup.stale):
+            self._again(key, topic)  # The view may be another one since, or have moved.
+            topic = self._topics.get(key)
         if topic is None or topic.error is not None:
             self._check_room()
             topic = Topic(lookup, bound, unique_of(self._port.state, view), self.limits.live_steps)
-            self._topics[view.lower(), bound] = topic
+            self._topics[key] = topic
             topic.watch(self._port.hosts)
         topic.unused_since = monotonic()
         self._tick_on()

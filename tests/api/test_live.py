@@ -128,6 +128,19 @@ async def test_long_polls_offsets_and_what_is_not_known_any_more(site: Site) -> 
     assert (await get(site.app, "/v1/views/Fresh/live?author=7")).status == 422
 
 
+async def test_a_view_that_was_replaced_is_watched_anew_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_views, "TICK_SECONDS", 60.0)
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
+    url = "/v1/views/ByAuthor/live?author=7"
+    await get(site.app, url)
+    await site.write(
+        "CREATE OR REPLACE VIEW ByAuthor AS SELECT id, UPPER(title) AS title FROM stories WHERE author = ?"
+    )
+    assert (await get(site.app, url)).json[1]["value"] == {"id": 1, "title": "ONE"}
+    await site.write("DROP VIEW ByAuthor")
+    assert (await get(site.app, url)).status == 404
+
+
 async def test_a_long_poll_whose_client_leaves_is_over(site: Site) -> None:
     url = "/v1/views/ByAuthor/live?author=7"
     offset = (await get(site.app, url)).headers["stream-next-offset"]

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.live.steps import RowNames, difference, snapshot
@@ -42,6 +42,7 @@ unique = st.permutations(range(8)).flatmap(
 
 @pytest.mark.parametrize("named", [False, True])
 def test_messages_lead_from_each_answer_to_the_next(named: bool) -> None:
+    @settings(deadline=None)
     @given(st.lists(unique if named else answers, min_size=1, max_size=5))
     def lead(states: list[tuple[bytes, ...]]) -> None:
         names = RowNames(["id"] if named else None)
