@@ -176,7 +176,7 @@ class SelectPlans:
         :raises SchemaChanged: what the text names was altered meanwhile.
         """
         state, turn = self._deployment.state, Turn()
-        if self._texts.is_left(sql):
+        if self._texts.is_planned_aside(sql):
             found = await self._texts.aside(lambda: work(state))
         else:
             found = work(state)

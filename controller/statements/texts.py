@@ -96,7 +96,11 @@ class Texts:
         return self._known.statements(sql)
 
     def is_left(self, sql: str) -> bool:
-        """Whether what is done with a text is too long for the loop, and there is a thread for it."""
+        """Whether a text is too long for the loop to do anything with it, and there is a thread for that."""
+        return self._thread is not None and len(sql) > SHORT_TEXT
+
+    def is_planned_aside(self, sql: str) -> bool:
+        """Whether to plan it takes too long for the loop, and there is a thread for that."""
         return self._thread is not None and len(sql) > PLANNED_TEXT
 
     async def aside(self, work: Callable[[], Found]) -> Found:

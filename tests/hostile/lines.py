@@ -83,6 +83,16 @@ def _select(rng: random.Random) -> str:
     return f"SELECT {columns} FROM t WHERE a IN ({','.join(str(rng.randrange(10**6)) for _ in range(9_000))})"
 
 
+def _heavy(rng: random.Random) -> str:
+    """One that is short enough for the event loop, and takes a while in each of its hands."""
+    number = rng.randrange(10**6)
+    columns = ", ".join(f"COALESCE(x.a, {number}) + y.a * {each} AS c{each}" for each in range(14))
+    return (
+        f"SELECT {columns}, COUNT(*) FROM t x JOIN t y ON x.id = y.id LEFT JOIN t z ON z.id = y.a WHERE x.a < {number} "
+        f"AND (y.b LIKE 'x%' OR z.a BETWEEN 3 AND {number}) GROUP BY x.a, y.a ORDER BY c1, c2 LIMIT 10"
+    )
+
+
 def _folded(rng: random.Random) -> str:
     return f"SELECT STR_TO_DATE(REPEAT('1', 1000000), REPEAT('%d', 100000)), {rng.randrange(10**6)}"
 
@@ -235,6 +245,7 @@ LINES: dict[str, tuple[Line, str]] = {
         asking(lambda rng: f"SELECT a + {rng.randrange(10**6)} AS n FROM t WHERE a > {rng.randrange(10**6)} LIMIT 1"),
         "200",
     ),
+    "heavy": (asking(_heavy), "200"),
     "cross join": (
         asking(lambda rng: f"SELECT COUNT(*) FROM t x, t y WHERE x.a + y.a < -{rng.randrange(10**6)}"),
         "200",
