@@ -124,8 +124,8 @@ function workers(status) {
     parts.push(h("p", {}, `Leader ${leader?.name ?? "none"}, epoch ${epoch ?? "–"}, ZooKeeper ${zookeeper}; not placed: ${unplaced.join(", ") || "none"}; draining: ${draining.join(", ") || "none"}.`));
   }
   if (status.workers) {
-    parts.push(table(["worker", "health", "address", "shards", "memory", "resident"], status.workers.map((each) => [
-      each.worker, h("span", { class: each.health === "ok" ? "good" : "bad" }, each.health), `${each.host}:${each.port}`, each.domains.join(", "), `${bytes(each.memory_accounted)} of ${bytes(each.memory_limit)}`, bytes(each.memory_resident),
+    parts.push(table(["worker", "health", "process", "address", "shards", "memory", "resident"], status.workers.map((each) => [
+      each.worker, h("span", { class: each.health === "ok" ? "good" : "bad" }, each.health), each.pid, `${each.host}:${each.port}`, each.domains.join(", "), `${bytes(each.memory_accounted)} of ${bytes(each.memory_limit)}`, bytes(each.memory_resident),
     ]), "Workers"));
   }
   parts.push(table(["domain", "worker", "nodes", "state", "parked", "pending"], status.domains.map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import PATIENCE
 from tests.told_process import ROOT, ToldProcess
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
@@ -216,3 +220,37 @@ def test_who_has_an_account_signs_in_with_a_key(browser: Browser, tmp_path: Path
     expect(field).to_be_visible()
     page.context.close()
     process.kill()
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(shutil.which("java") is None, reason="ZooKeeper needs Java")
+def test_a_worker_of_a_cluster_dies(browser: Browser, tmp_path: Path) -> None:
+    """The operator sees it go, and another one come; the tour goes on at what was acknowledged."""
+    command = ["-m", "headrace", "up", "--workers", "2", "--port", "0", "--data", str(tmp_path / "data")]
+    process = ToldProcess(command, {"NO_COLOR": "1"})
+    page = browser.new_page()
+    try:
+        url = process.read_until(r"answers at (https?://\S+)")[1]
+        page.goto(f"{url}/#/tour")
+        page.get_by_role("button", name="Make the tour's tables and views").click()
+        page.get_by_role("button", name="Vote for it").click()
+        expect(page.locator(".tour tbody td").last).to_have_text("4")
+        page.goto(f"{url}/#/operate")
+        health = page.locator("#workers table").first.locator("tbody tr td:nth-child(2)")
+        expect(health).to_have_text(["ok", "ok"], timeout=PATIENCE)
+        workers = httpx.get(f"{url}/v1/status", timeout=60).json()["workers"]
+        victim = next(each["pid"] for each in workers if each["domains"])
+        processes = page.locator("#workers table").first.locator("tbody tr td:nth-child(3)")
+        expect(processes.filter(has_text=str(victim))).to_have_count(1, timeout=PATIENCE)
+        os.kill(victim, signal.SIGKILL)
+        expect(processes.filter(has_text=str(victim))).to_have_count(0, timeout=60_000)
+        expect(health).to_have_text(["ok", "ok"], timeout=60_000)
+        expect(page.locator("#health")).to_have_text("serving", timeout=60_000)
+        page.goto(f"{url}/#/tour")
+        page.get_by_role("button", name="Read the story").click()
+        expect(page.locator(".tour tbody td").last).to_have_text("4", timeout=PATIENCE)
+    finally:
+        page.context.close()
+        process.popen.send_signal(signal.SIGINT)
+        process.popen.wait(60)
+        process.kill()
