@@ -24,8 +24,10 @@ from worker.reader_map import BoundLookup
 
 TICK_SECONDS = 0.5
 """Between two looks at all topics and subscriptions: rights that are revoked end a stream within twice as long."""
-PROGRESS_SECONDS = 2.0
-"""After so long the offset of a topic whose rows did not change is told, if it has moved."""
+PROGRESS_SECONDS, LONGEST_PROGRESS = 1.0, 5.0
+"""After so long the offset of a topic whose rows did not change is told, if it has moved; with many subscriptions it is
+told less often, as that costs as much as an event does."""
+PROGRESSES_A_SECOND = 2_000
 QUIET_SECONDS = 15.0
 """After so long something is sent, lest somebody on the way takes the connection for dead."""
 LINGER_SECONDS = 30.0
@@ -279,7 +281,8 @@ class LiveViews:
                     self._again(key, topic)
             self._port.hosts.catch_up()
             now = monotonic()
-            progresses = now - told >= PROGRESS_SECONDS
+            wanted = min(LONGEST_PROGRESS, len(self._subscriptions) / PROGRESSES_A_SECOND)
+            progresses = now - told >= max(PROGRESS_SECONDS, wanted)
             told = now if progresses else told
             for key, topic in list(self._topics.items()):
                 if progresses or topic.waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace_client import tokens
 
@@ -84,6 +84,9 @@ class Topic:
         self.hurried = 0
         """How many wait for it to reflect a token."""
         self._parts: list[TopicPart] = []
+        self._token = ""
+        self.written: dict[Any, bytes] = {}
+        """How doors have written where it is, and the step that led there: once for all who are sent the same."""
         self._settled = False
         """Whether its rows are those of its parts; else it has to stand still."""
         self._told: dict[str, TopicStep] = {}
@@ -137,7 +140,13 @@ class Topic:
                 return None
             by_key.update(zip(part.lookup.keys, part.rows, strict=True))
         layout = self.lookup.shards[0].layout
-        return tuple(self.bound.listed(layout, [by_key[key] for key in self.bound.keys]))
+        rows = tuple(self.bound.listed(layout, [by_key[key] for key in self.bound.keys]))
+        if len(self._parts) > 1:
+            # A row on its way from one shard to another may be in both for a moment, and no answer has it twice.
+            names = [name for name in map(self.names.of, rows) if name is not None]
+            if len(set(names)) < len(names):
+                return None
+        return rows
 
     def _step(self, rows: Rows, vector: Vector) -> None:
         before = self.steps[-1] if self.steps else None
@@ -166,7 +175,8 @@ class Topic:
         return True
 
     def _tell(self, vector: Vector, offset: str) -> None:
-        self.vector, self.offset = vector, offset
+        self.vector, self.offset, self._token = vector, offset, ""
+        self.written.clear()
         self._told[offset] = self.steps[-1]
         oldest = self.steps[0].number
         for known in [known for known, step in self._told.items() if step.number < oldest]:
@@ -183,7 +193,9 @@ class Topic:
     @property
     def token(self) -> str:
         """Exactly what it reflects."""
-        return tokens.encode(clock_of(self.vector))
+        if not self._token:
+            self._token = tokens.encode(clock_of(self.vector))
+        return self._token
 
     def at(self, offset: str) -> TopicStep | None:
         """The state that an offset stands for; None where it is not known any more, or is none of this topic's."""
