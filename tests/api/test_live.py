@@ -252,3 +252,23 @@ async def test_several_answers_share_a_connection(site: Site) -> None:
         refused = EventReader(site.app, "/v1/live", {}, "POST", body)
         await refused.ended.wait()
         assert refused.status == status
+
+
+async def test_each_user_is_sent_what_policies_show_him(site: Site) -> None:
+    await site.write("CREATE EXT VIEW Mine AS SELECT id, title FROM stories")
+    await site.write("CREATE POLICY own ON stories FOR SELECT USING (author = CURRENT_CLAIM('sub'))")
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one'), (2, 8, 'two')")
+    streams = {
+        sub: site.stream("/v1/views/Mine/live?live=sse", {"Headrace-Claims": f'{{"sub": {sub}}}'}) for sub in (7, 8)
+    }
+    for sub, stream in streams.items():
+        _, messages = await stream.event() or ("", [])
+        assert [each["value"]["id"] for each in messages[1:-1]] == [sub - 6]
+        await stream.event()
+    await site.write("UPDATE stories SET author = 8 WHERE id = 1")
+    _, (gone,) = await streams[7].event() or ("", [])
+    _, (came,) = await streams[8].event() or ("", [])
+    assert (gone["headers"]["operation"], gone["key"], "value" in gone) == ("delete", "1", False)
+    assert (came["headers"]["operation"], came["value"]) == ("insert", {"id": 1, "title": "one"})
+    for stream in streams.values():
+        await stream.close()
