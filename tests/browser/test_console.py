@@ -113,10 +113,9 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client)
 def test_an_answer_changes_before_ones_eyes(page: Page, http: httpx.Client) -> None:
     sql(http, "CREATE TABLE gauges (id INT PRIMARY KEY, level INT); INSERT INTO gauges VALUES (7, 1)")
     sql(http, "CREATE EXT VIEW Level AS SELECT id, level FROM gauges WHERE id = ?")
-    page.goto("/#/views/Level?id=7")
-    expect(page.locator(".views table")).to_contain_text("1")
     with page.expect_request("**/live?*live=sse*"):
-        page.reload()
+        page.goto("/#/views/Level?id=7")
+    expect(page.locator(".views table")).to_contain_text("1")
     sql(http, "UPDATE gauges SET level = 22 WHERE id = 7")
     expect(page.locator("tr.changed")).to_contain_text("22")
     expect(page.locator(".views .hint").filter(has_text="watched")).to_have_text("watched: live")
