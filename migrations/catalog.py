@@ -62,9 +62,10 @@ class Policy:
 
 # What becomes of api processes that have not heard of a policy yet.
 #
-# A table's schema has a number of its policies (``policies_number``), and each shard of the table has the schema. All
-# that an api process sends there says for which schema it was made: writes by a version, SELECTs without a view by the
-# whole of it. A view has nodes of its own for other policies, and those before are removed. So
+# A table's schema has a number of its policies, and of those of tables that foreign keys reach from it, and each shard
+# of the table has the schema. All that an api process sends there says for which schema it was made: writes by a
+# version, SELECTs without a view by the whole of it. A view has nodes of its own for other policies, and those before
+# are removed. So
 #
 #     **Invariant.** Once CREATE or DROP POLICY is answered, each shard of the table refuses whatever was planned by
 #     other policies, and no reader of before is there to be read, whoever asks: also an api process that is cut off
@@ -75,10 +76,10 @@ class Policy:
 # it leads: a shard whose schema is not the recipe's is altered (``leader/reconcile.py``), as in one process.
 
 
-def policies_number(policies: Sequence[Policy]) -> int:
-    """The same for the same policies in every process; 0 for none."""
-    told = [(each.name, each.command, each.using, each.check) for each in policies]
-    return (crc32(repr(told).encode("utf-8", "backslashreplace")) or 1) if told else 0
+def policies_number(tables: Sequence[Sequence[Policy]]) -> int:
+    """The same for the same policies of a table, and of those that foreign keys reach from it; 0 for none."""
+    told = [[(each.name, each.command, each.using, each.check) for each in policies] for policies in tables]
+    return (crc32(repr(told).encode("utf-8", "backslashreplace")) or 1) if any(told) else 0
 
 
 def _no_policies() -> Mapping[str, tuple[Policy, ...]]:

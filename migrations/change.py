@@ -17,6 +17,7 @@ from domains.language.types import TableSchema
 from domains.plan import commands
 from domains.plan.graph import Columns, DomainIndex
 from domains.plan.sharding import physical
+from migrations.access.policies import written_through
 from migrations.altered_tables import altered_views, called, dropped_first, policed_views, rebuilt_views
 from migrations.catalog import Policy, ViewDefinition, policies_number
 from migrations.flow.dataflow import Placement
@@ -236,6 +237,8 @@ class _Work:
         if schema.name not in self.made:
             self._check_rows(before, schema)
         self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
+        if self.state.catalog.policies:  # A foreign key may have come.
+            self._fence(self.tables)
         for columns in dict.fromkeys((*schema.unique, *schema.indexes)):
             if columns not in (*before.unique, *before.indexes):
                 self.tables.extend(build_index(schema, columns, self.state.shards))
@@ -316,7 +319,6 @@ class _Work:
         for name in catalog.dependents(table.title):
             if catalog.views[name.lower()].ad_hoc:
                 self._forget(catalog.views[name.lower()])
-        schema = replace(table, policies=policies_number(policies))
         after = self.state.catalog.with_policies(table.name.lower(), policies)
         for view, planned in policed_views(self.state, after, table):
             lower = view.name.lower()
@@ -324,10 +326,21 @@ class _Work:
                 self.readers[lower] = None
             self.gone[lower] = None
             self.planned[lower] = planned
-        self.state.catalog = after.with_table(schema)
+        self.state.catalog = after
         self.meanings.clear()
-        told = f"refuse what was planned by other policies of table {table.name}"
-        self.drops += at_table(schema, self.state.shards, commands.AlterTable(schema), told)
+        self._fence(self.drops)
+
+    def _fence(self, steps: list[PlanStep]) -> None:
+        """Have shards refuse what was planned by other policies of a table, or of those that writes to it reach."""
+        for table in list(self.state.catalog.tables.values()):
+            catalog = self.state.catalog
+            reached = sorted({table.title.lower(), *written_through(catalog, [table.title])})
+            stored = [known.name.lower() for name in reached if (known := catalog.named(name)) is not None]
+            schema = replace(table, policies=policies_number([catalog.policies.get(name, ()) for name in stored]))
+            if schema != table:
+                self.state.catalog = catalog.with_table(schema)
+                told = f"refuse what was planned by other policies of table {table.name}"
+                steps += at_table(schema, self.state.shards, commands.AlterTable(schema), told)
 
     def _drop_view(self, name: str, if_exists: bool, *, cascade: bool) -> None:
         catalog = self.state.catalog

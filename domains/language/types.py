@@ -227,7 +227,8 @@ class TableSchema:
     shown: str = ""
     """The name that SQL has for it since RENAME TABLE; "": ``name``, by which it is stored, logged and archived."""
     policies: int = 0
-    """Stands for its row policies: whoever plans by others has another schema, and is refused (``catalog.py``)."""
+    """Stands for its row policies, and those of tables that foreign keys reach from it: whoever plans by others has
+    another schema, and is refused (``migrations/catalog.py``)."""
 
     @property
     def title(self) -> str:

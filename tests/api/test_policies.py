@@ -530,6 +530,12 @@ async def test_who_has_not_heard_of_a_policy_serves_nothing_of_before(tmp_path: 
     workers' maps by itself."""
     deployment = await open_cluster(tmp_path, maps=True, read_timeout=30, plain=True)
     await deployment.execute(SCHEMA.replace(NOTED, "KEY (story)"))
+    await deployment.execute(
+        "CREATE TABLE boxes (id INT PRIMARY KEY);"
+        "CREATE TABLE things (box INT, id INT, owner INT, PRIMARY KEY (box, id),"
+        "FOREIGN KEY (box) REFERENCES boxes (id) ON DELETE CASCADE) SHARD BY (box); INSERT INTO boxes VALUES (1);"
+        "INSERT INTO things VALUES (1, 1, 8)"
+    )
     authority = deployment.zookeeper.authority()
     await authority.start()
 
@@ -554,7 +560,8 @@ async def test_who_has_not_heard_of_a_policy_serves_nothing_of_before(tmp_path: 
         await other.execute("UPDATE stories SET title = title WHERE id = 2", session=seven)
     before = other.state
     authority.cut()
-    for text in (POLICY, "DROP POLICY own ON stories", POLICY):
+    own = "CREATE POLICY own ON things USING (owner = CURRENT_CLAIM('sub'))"
+    for text in (POLICY, "DROP POLICY own ON stories", f"{POLICY}; {own}"):
         await deployment.execute(text)
         assert other.state is before
     attempts: list[Callable[[], Awaitable[object]]] = [
@@ -563,6 +570,7 @@ async def test_who_has_not_heard_of_a_policy_serves_nothing_of_before(tmp_path: 
         lambda: other.execute("UPDATE stories SET title = 'x' WHERE id = 2", session=seven),
         lambda: other.execute("REPLACE INTO stories VALUES (2, 7, 'x')", session=seven),
         lambda: other.insert("stories", [{"id": 9, "author": 8}], asker=seven),
+        lambda: other.execute("DELETE FROM boxes WHERE id = 1", session=seven),
         lambda: other.pages("Titles", [[]], moment=moment),
         lambda: other.pages("ById", [[2]], moment=moment),
     ]
@@ -574,8 +582,9 @@ async def test_who_has_not_heard_of_a_policy_serves_nothing_of_before(tmp_path: 
     assert other.directory.connected
     assert (await other.execute(sql, session=seven))[0][0].rows == ((1,),)
     assert (await other.pages("Titles", [[]], moment=moment))[0] == b'{"title":"one"}'
-    with pytest.raises(Forbidden):
-        await other.execute("REPLACE INTO stories VALUES (2, 7, 'x')", session=seven)
+    for text in ("REPLACE INTO stories VALUES (2, 7, 'x')", "DELETE FROM boxes WHERE id = 1"):
+        with pytest.raises(Forbidden):
+            await other.execute(text, session=seven)
     results, _ = await deployment.execute("SELECT title FROM stories WHERE id = 2 AND author = 8")
     assert results[0].rows == ((f"{SECRET} two",),)
     await other.close()
