@@ -146,6 +146,8 @@ class Drawn:
                 *("{0} = {1}", "{0} = {1}", "{0} = {1}", "{0} > {1}", "{0} <= {1}", "{0} <> {1}", "{0} IN ({1}, 2)"),
                 *("{0} IN (:l)", "{0} BETWEEN {1} AND {2}", "({0} = {1} OR {3} = 1)", "NOT ({0} < {1})"),
                 *("{0} IS NULL", "{0} <=> {1}", "COALESCE({0}, 0) = {1}", "{0} + {1} > 2", "({0}, {3}) = ({1}, {2})"),
+                "({0} = {3} AND {0} <> {1} OR {3} = {0} AND {3} > {2})",
+                "({0} >= {3} OR {0} >= {3} AND {0} = {1})",
             )
             return random.choice(kinds).format(column, self._given(), self._given(), random.choice(columns))
         correlated = random.choice(("", column, column))

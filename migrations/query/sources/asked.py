@@ -9,10 +9,10 @@ from domains.language.types import Kind, SqlType
 from domains.plan.graph import ParameterKind
 from migrations.parse.policies import is_claim
 from migrations.parse.reading import exp, position
-from migrations.query.expressions.late import late_parameter, parameter_call, takes_list
+from migrations.query.expressions.late import has_parameter, late_parameter, parameter_call, parameters_in, takes_list
 from migrations.query.expressions.moments import NOW, NOW_NAME, claim_beside, is_claimed, is_sought, moment_of
 from migrations.query.expressions.parameters import Comparison, leading_bound, read_comparisons
-from migrations.query.expressions.terms import positions
+from migrations.query.expressions.terms import conditions_of, positions
 from migrations.query.relation import Slot
 from migrations.query.stage import SelectStage, Wide
 
@@ -26,23 +26,32 @@ def read_parameters(
 
     What compares columns is carried, to be a key; what else it may be is applied when the answer is read.
     """
-    taken = read_comparisons(part)
+    taken, early = read_comparisons(part), list[Expression]()
     comparisons, rest = taken or ([], [])
     operands = [translate(comparison.operand) for comparison in comparisons]
     if taken is None or not all(map(_is_key, comparisons, operands)):
-        late = translate(part)
-        stage.late.append(late)
+        early, late = _parted(translate(part))
+        stage.late += late
         if not is_condition:
-            stage.missing |= positions(late)
+            stage.missing |= frozenset[int]().union(*map(positions, late))
         bound = leading_bound(part)
         comparisons, rest = [] if bound is None else [bound], []
         operands = [translate(comparison.operand) for comparison in comparisons]
         if not all(map(_is_key, comparisons, operands)):
-            return []
+            return early
     for comparison, operand in zip(comparisons, operands, strict=True):
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
         stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))
-    return [translate(condition) for condition in rest]
+    return [*early, *(translate(condition) for condition in rest)]
+
+
+def _parted(condition: Expression) -> tuple[list[Expression], list[Expression]]:
+    """What a condition says without its parameters, and what is left: a join that each branch of an OR repeats beside
+    them, as TPC-H 19 does, is one before the answer is read."""
+    found = conditions_of(condition)
+    early, late = ([e for e in found if has_parameter(e) is asks] for asks in (False, True))
+    asked = {parameter for e in late for parameter in parameters_in(e)}
+    return early, late if asked == set(parameters_in(condition)) else [condition]
 
 
 def _is_key(comparison: Comparison, operand: Expression) -> bool:
