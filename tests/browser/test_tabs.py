@@ -15,10 +15,14 @@ SCHEMA = """
 CREATE TABLE points (id INT PRIMARY KEY, g INT);
 CREATE VIEW by_group AS SELECT id FROM points WHERE g = ? ORDER BY id
 """
-BEGIN = """async () => {
+# What each tab shows: an answer that all of them show, and one of its own.
+BEGIN = """async g => {
   const { connect } = await import("/headrace-client.js")
-  window.live = connect().live("by_group", { g: 1 })
+  const db = connect()
+  window.live = db.live("by_group", { g: 1 })
   window.live.subscribe(() => {})
+  window.own = db.live("by_group", { g })
+  window.own.subscribe(() => {})
 }"""
 SHOWN = "text => live.now.state === 'live' && live.now.rows.map(each => each.id).join() === text"
 
@@ -32,14 +36,16 @@ def test_tabs_share_one_connection(browser: Browser, server: str, http: httpx.Cl
         lambda route: route.fulfill(body=CLIENT.read_text(), content_type="text/javascript"),
     )
     streams: list[str] = []
-    context.on("request", lambda asked: streams.append(asked.url) if "live=sse" in asked.url else None)
+    context.on("request", lambda asked: streams.append(asked.url) if asked.url.endswith("/v1/live") else None)
     tabs = [context.new_page() for _ in range(TABS)]
-    for tab in tabs:
+    for group, tab in enumerate(tabs, 2):
         tab.goto("/console#/views")
-        tab.evaluate(BEGIN)
+        tab.evaluate(BEGIN, group)
     for tab in tabs:
         tab.wait_for_function(SHOWN, arg="1")
-    assert len(streams) == 1
+        tab.wait_for_function("own.now.state === 'live'")
+    assert http.get("/v1/status").json()["live"]["subscriptions"] == 1 + TABS
+    connected = len(streams)
     http.post("/v1/tables/points/rows", json={"rows": [{"id": 2, "g": 1}]}).raise_for_status()
     for tab in tabs:
         tab.wait_for_function(SHOWN, arg="1,2")
@@ -47,5 +53,7 @@ def test_tabs_share_one_connection(browser: Browser, server: str, http: httpx.Cl
     http.post("/v1/tables/points/rows", json={"rows": [{"id": 3, "g": 1}]}).raise_for_status()
     for tab in tabs:
         tab.wait_for_function(SHOWN, arg="1,2,3")
-    assert len(streams) == 2, "the next tab goes on where the first one was"
+        tab.wait_for_function("own.now.state === 'live'")
+    assert len(streams) > connected, "the next tab goes on where the first one was"
+    assert http.get("/v1/status").json()["live"]["subscriptions"] <= 1 + TABS
     context.close()
