@@ -57,9 +57,13 @@ export async function lineage(view, params, at) {
     [...tables].map(([name, found]) => [h("p", {}, name), rowsTable(found.map((each) => each.row), `Rows of ${name}`)]));
 }
 
+/** One connection for all that the tabs of an account show. */
+let db;
+
 /** The view's answer as a stream. @param {string} view @param {Record<string, string | string[]>} params */
 export function live(view, params) {
-  return connect(address("").href, { key: account.key ?? undefined }).live(view, params);
+  db ??= connect(address("").href, { key: () => account.key ?? undefined });
+  return db.live(view, params);
 }
 
 /**

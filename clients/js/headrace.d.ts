@@ -12,8 +12,8 @@ export interface Options {
   /** An API key or a token; or a function that gives the one of now, asked before each request. */
   key?: string | (() => string | undefined | Promise<string | undefined>)
   /**
-   * Tabs of one origin that give the same name share one connection to each answer. It has to name the user, since the
-   * tabs show the same rows. Without a key it is "" by default, with one nothing is shared.
+   * Tabs of one origin that give the same name share one connection. It has to name the user, since the tabs show the
+   * same rows. Without a key it is "" by default, with one nothing is shared.
    */
   share?: string
   fetch?: typeof globalThis.fetch

@@ -113,7 +113,7 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client)
 def test_an_answer_changes_before_ones_eyes(page: Page, http: httpx.Client) -> None:
     sql(http, "CREATE TABLE gauges (id INT PRIMARY KEY, level INT); INSERT INTO gauges VALUES (7, 1)")
     sql(http, "CREATE EXT VIEW Level AS SELECT id, level FROM gauges WHERE id = ?")
-    with page.expect_request("**/live?*live=sse*"):
+    with page.expect_request("**/v1/live"):
         page.goto("/#/views/Level?id=7")
     expect(page.locator(".views table")).to_contain_text("1")
     sql(http, "UPDATE gauges SET level = 22 WHERE id = 7")
