@@ -26,7 +26,7 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "DELETE /v1/tables/{table}/rows": ("/v1/tables/stories/rows", {"key": {"id": 5}}, {P.DELETE}),
     "GET /v1/views": ("/v1/views", None, ACCOUNTS),
     "GET /v1/views/{view}/live": ("/v1/views/ByAuthor/live?author=7", None, {P.SELECT}),
-    "POST /v1/live": ("/v1/live", {"subscriptions": [{"view": "Nothing"}]}, ACCOUNTS),
+    "POST /v1/live": ("/v1/live", {"subscriptions": [{"view": "Nothing"}]}, {P.SELECT}),
     "GET /v1/views/{view}/held": ("/v1/views/ByAuthor/held", None, {P.SELECT}),
     "POST /v1/views/{view}/evict": ("/v1/views/ByAuthor/evict", {"keys": [[7]]}, {P.EVICT}),
     "GET /v1/views/{view}/explain": ("/v1/views/ByAuthor/explain", None, {P.SHOW_VIEW}),
