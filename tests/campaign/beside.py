@@ -159,7 +159,7 @@ class Round:
             self.subject.settle()
             try:
                 answers = {"the view": self.subject.lookup(name, values)}
-                answers["without one"] = self.subject.select_evaluated(text) or []
+                answers["without one"] = await asyncio.to_thread(self.subject.select_evaluated, text) or []
             except Unsupported as error:
                 self.counts[f"refused: {str(error)[:90]}"] += 1
                 continue
