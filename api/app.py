@@ -63,7 +63,7 @@ def create_app(
     admission = admission or Admission(Limits())
     authentication = Authentication(None if trusted else deployment.accounts)
     log = None if deployment.accounts is None else deployment.accounts.audit
-    audit = None if log is None else HttpAudit(log)
+    audit = None if log is None else HttpAudit(log, deployment.migration)
     endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts), audit)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     deployment.live.limits = admission.limits.of_live()

@@ -12,9 +12,9 @@ it by too, but for their refusals.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+from asyncio import CancelledError, Task, create_task, sleep, wait
 from base64 import b64decode
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
@@ -27,7 +27,8 @@ from api.endpoints import Answer, EndpointCall
 from api.statuses import SESSION, describe, status_of
 from controller.access.audit_log import AuditEvent, AuditKind, AuditLog
 from controller.access.session import ANONYMOUS, Caller
-from domains.errors import HeadraceError, Unavailable
+from controller.deployment import MigrationStatus
+from domains.errors import HeadraceError, NotFound, Unavailable
 from domains.plan.packets import Clock
 from migrations.access.secrets import without_body
 
@@ -39,15 +40,27 @@ BODY_MAX = 64_000
 """Bytes of a body that is parsed for its statement: a tenth of a millisecond. Of a longer one its head is shown."""
 GONE = 499
 """The status where nobody is there any more to be answered."""
+OVER = ("done", "failed", "cancelled")
+"""States in which a migration is at its end."""
+LOOK_SECONDS = 1.0
+"""Between two looks at a migration whose end is to be recorded."""
 ERROR_MAX = 100_000
 """Bytes of an error's body that is read for its code."""
 
 
 class HttpAudit:
-    """Of one process."""
+    """Of one process. ``migration`` tells how one is."""
 
-    def __init__(self, log: AuditLog) -> None:
+    def __init__(self, log: AuditLog, migration: Callable[[str], Awaitable[MigrationStatus]]) -> None:
         self.log = log
+        self._migration = migration
+        self._following: set[Task[None]] = set()
+
+    async def close(self) -> None:
+        for following in self._following:
+            following.cancel()
+        if self._following:
+            await wait(self._following)
 
     def audited(self, call: EndpointCall) -> EndpointCall:
         """The call as it is to be asked: SQL may define something; others are about data."""
@@ -118,7 +131,7 @@ class HttpAudit:
     async def watched(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         """A request that a route of FastAPI answers: recorded where it is refused, and where it changes something."""
         session: Caller | None = scope.get(SESSION)
-        began, status, kept, error = perf_counter(), 0, bytearray(), bytearray()
+        began, status, kept, error, queued = perf_counter(), 0, bytearray(), bytearray(), b""
         route, recorded = f"{scope['method']} {scope['path']}", self._is_recorded(scope)
 
         async def receiving() -> Message:
@@ -128,8 +141,10 @@ class HttpAudit:
             return message
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal status, queued
             status = message.get("status", status)
+            if status == 202 and route == MIGRATIONS:
+                queued = dict(message.get("headers", ())).get(b"location", queued)
             if status >= 400 and len(error) < ERROR_MAX:
                 error.extend(message.get("body", b"")[:ERROR_MAX])
             await send(message)
@@ -147,9 +162,35 @@ class HttpAudit:
                 event.status, event.ms = status, (perf_counter() - began) * 1000
                 if status >= 400 or not status:
                     event.code, event.why = _error_of((status, bytes(error), b""))
+                event.on = queued.decode().rpartition("/")[2]
                 self.log.add(event)
+                if queued:
+                    following = create_task(self._follow(replace(event, status=None), began))
+                    self._following.add(following)
+                    following.add_done_callback(self._following.discard)
                 if kind is not AuditKind.REFUSAL:
                     await self.log.settled()
+
+    async def _follow(self, event: AuditEvent, began: float) -> None:
+        """Record what became of a migration, ``event.on``, that was queued."""
+        event.code = "unknown"  # Where the server stops before its end, or no controller knows it any more.
+        try:
+            while True:
+                await sleep(LOOK_SECONDS)
+                try:
+                    status = await self._migration(event.on)
+                except NotFound:
+                    return
+                except HeadraceError:  # The cluster has no leader now.
+                    continue
+                if status.state in OVER:
+                    event.code = "ok" if status.state == "done" else status.state
+                    if status.error is not None:
+                        event.code = status.error[0]  # Without the message, which may quote a value.
+                    return
+        finally:
+            event.ms = (perf_counter() - began) * 1000
+            self.log.add(event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class AsgiDoor:
     async def close(self) -> None:
         """End what was begun for it, which is no deployment."""
         await self.endpoints.beside.close()
+        if self._audit is not None:
+            await self._audit.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

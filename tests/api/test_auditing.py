@@ -15,6 +15,7 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
+from api import auditing
 from api.app import create_app
 from api.doors.asgi import AsgiDoor
 from api.endpoints import EndpointCall
@@ -244,6 +245,41 @@ async def test_refusals_are_always_recorded(begin: Begin) -> None:
     for _ in range(12):
         await http.get("/v1/status", headers={"Authorization": "Bearer hrk_no"})
     assert (await site.lines())[-1]["status"] == 429
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("CREATE TABLE n (id INT PRIMARY KEY)", "ok"),
+        ("ALTER TABLE stories ADD UNIQUE (author)", "constraint_violation"),
+    ],
+)
+async def test_what_became_of_a_migration_is_recorded(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, sql: str, code: str
+) -> None:
+    monkeypatch.setattr(auditing, "LOOK_SECONDS", 0.01)
+    site = await begin()
+    await site.sql("INSERT INTO stories VALUES (11, 5, 'a'), (12, 5, 'b')")
+    queued = (await site.http.post("/v1/migrations", json={"sql": sql}, headers=ANN)).json()["id"]
+    told: list[dict[str, Any]] = []
+    for _ in range(2_000):
+        told += [line for line in await site.lines() if line.get("route") == "POST /v1/migrations"]
+        if len(told) == 2:
+            break
+        await asyncio.sleep(0.01)
+    assert [(line["on"], line.get("status"), line["code"]) for line in told] == [
+        (queued, 202, "ok"),
+        (queued, None, code),
+    ]
+    assert {line["statement"] for line in told} == {sql}
+    assert {line["account"] for line in told} == {"ann"}
+
+
+async def test_a_migration_that_outlives_its_server_is_recorded_as_unknown(begin: Begin) -> None:
+    site = await begin()
+    await site.http.post("/v1/migrations", json={"sql": "CREATE TABLE n (id INT PRIMARY KEY)"}, headers=ANN)
+    await site.door.close()
+    assert [line["code"] for line in await site.lines()] == ["ok", "unknown"]
 
 
 async def test_operations_are_recorded(begin: Begin) -> None:
