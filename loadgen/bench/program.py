@@ -14,6 +14,9 @@ from controller.embedded.local import LocalDeployment
 from domains.language.types import Row
 from domains.plan.packets import Insert
 
+KEY = "hrk_bench"
+"""An API key that may read the view, of a server with accounts."""
+
 # Rows into a deployment at the rate that it takes them: batches, some of them under way at once.
 
 ROWS_TOGETHER = 2_000

@@ -31,6 +31,7 @@ from loadgen.bench.servers import missing
 MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "writes": votes.measure,
     "reads": reads.measure_one,
+    "keyed": reads.measure_keyed,
     "lookups": reads.measure_many,
     "new-view": new_view.measure,
     "memory": memory.measure,

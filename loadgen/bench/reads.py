@@ -1,4 +1,5 @@
-"""Reads over HTTP: one key a request against constant bytes, and a thousand keys against a dict."""
+"""Reads over HTTP: one key a request against constant bytes, with an API key against without, and a thousand keys
+against a dict."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import orjson
 import psutil
 
 from loadgen.bench.measurement import Measurement, Rate, ratio, thousands, typical
-from loadgen.bench.program import VIEW, zipf
+from loadgen.bench.program import KEY, VIEW, zipf
 
 # The client uses raw sockets, with one request under way on each connection.
 #
@@ -29,8 +30,9 @@ _LENGTH = b"content-length: "
 _END = b"\r\n\r\n"
 
 
-def get(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+def get(path: str, key: str = "") -> bytes:
+    credential = f"authorization: Bearer {key}\r\n" if key else ""
+    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{credential}\r\n".encode()
 
 
 def post(path: str, body: bytes) -> bytes:
@@ -110,6 +112,7 @@ def running(kind: str, stories: int, directory: Path) -> Iterator[tuple[Client, 
 
 
 GOAL_OF_ONE = 0.6
+GOAL_OF_KEYED = 0.9
 GOAL_OF_MANY = 0.5
 KEYS = 1_000
 
@@ -125,6 +128,21 @@ def measure_one(directory: Path, quick: bool) -> Measurement:
         "an ASGI app that returns constant bytes under the same uvicorn",
         (ours, theirs, 1),
         GOAL_OF_ONE,
+        {"stories": stories, "rounds": rounds, "requests_a_round": count},
+    )
+
+
+def measure_keyed(directory: Path, quick: bool) -> Measurement:
+    """What accounts cost on a hit: the same requests go to both, of which one has no accounts and lets all in."""
+    stories, rounds, count = (2_000, 3, 4_000) if quick else (10_000, 15, 20_000)
+    requests = [get(f"/v1/views/{VIEW}?id={number}", KEY) for number in zipf(stories, Random(1))(5_000)]
+    open_to_all, keyed = _by_turns(directory, stories, "keyed", requests[0], requests, count, rounds)
+    return _measurement(
+        "keyed",
+        "GET of one key with an API key, one server process",
+        "the same without accounts",
+        (keyed, open_to_all, 1),
+        GOAL_OF_KEYED,
         {"stories": stories, "rounds": rounds, "requests_a_round": count},
     )
 

@@ -1,6 +1,7 @@
 """The servers that are measured, each in a process of its own: ``python -m loadgen.bench.serving KIND STORIES DIR``.
 
-``headrace`` is the server of ``headrace serve`` with the program and all keys filled. ``constant`` answers any request
+``headrace`` is the server of ``headrace serve`` with the program and all keys filled, and ``keyed`` the same with
+accounts, for whoever shows the key KEY. ``constant`` answers any request
 with the bytes of one page, and ``dictionary`` answers look-ups out of a dict: the least that a server in Python can do.
 All run under the same uvicorn with the same settings. The port is printed when requests are taken.
 """
@@ -15,11 +16,16 @@ from typing import Any
 import orjson
 
 from api.app import create_app
+from controller.access.accounts import Account, ApiKey
+from controller.access.keeper import Keeper
+from controller.access.passwords import Passwords, key_digest, new_id
 from controller.embedded.local import LocalDeployment
 from headrace.serving.listening import address, listen
 from headrace.serving.server import HttpServer, Running, config
 from headrace.settings import Settings
-from loadgen.bench.program import TABLES, VIEW, VIEWS, load, story
+from loadgen.bench.program import KEY, TABLES, VIEW, VIEWS, load, story
+from migrations.access.rights import Privilege, Rights
+from zookeeper.accounts import FileAccounts
 
 _HEADERS = [(b"content-type", b"application/json")]
 
@@ -63,17 +69,29 @@ async def _answer(send: Any, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+async def _accounts(directory: Path) -> Keeper:
+    """An account that may read the view, by a key."""
+    keeper = Keeper(FileAccounts(directory), Passwords())
+    await keeper.start()
+    rights = Rights({VIEW.lower(): frozenset({Privilege.SELECT})})
+    reader = Account("reader", new_id(), rights=rights, keys=(ApiKey(new_id(), "", key_digest(KEY)),))
+    await keeper.change("reader", lambda before: reader)
+    return keeper
+
+
 async def _serve(kind: str, stories: int, directory: Path) -> None:
     settings = Settings(data=directory)
     deployment = None
     app: Any
-    if kind == "headrace":
+    if kind in ("headrace", "keyed"):
         deployment = await LocalDeployment.open(directory, memory_limit=2**32)
         await deployment.execute(TABLES + VIEWS)
         await load(deployment, "stories", (story(number) for number in range(1, stories + 1)))
         await load(deployment, "votes", ((0, number) for number in range(1, stories + 1)))
         for start in range(1, stories + 1, 1_000):
             await deployment.pages(VIEW, [[n] for n in range(start, min(start + 1_000, stories + 1))])
+        if kind == "keyed":
+            deployment.accounts = await _accounts(directory)
         app = create_app(deployment)
     else:
         app = ConstantPage() if kind == "constant" else Dictionary(stories)

@@ -160,10 +160,6 @@ class Watches:
         with suppress(HeadraceError):
             self.inputs.control(act)
 
-    def keys(self) -> int:
-        """How many keys are watched."""
-        return sum(map(len, self._by_key.values()))
-
     def step(self, batch: Batch) -> bool:
         """The batch is visible: tell whoever watches what it has changed. Whether anybody does."""
         told: dict[Onlooker, list[tuple[Watch, Seen]]] = {}
