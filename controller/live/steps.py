@@ -143,8 +143,8 @@ def _message(name: str, operation: str, token: str, row: bytes | None = None, pl
     return b'"key":' + key + b"," + value + b'"headers":' + json.dumps(headers, separators=(",", ":")).encode()
 
 
-# Offsets: the zero-padded sum of the positions, "_", and the positions themselves, of shards that are in the order of
-# their names. So they increase as text, are the same in every process, and stay so over restarts.
+# Offsets: the zero-padded sum of the positions, "_", a digest of what is asked, and the positions themselves, of shards
+# that are in the order of their names. So they increase as text, are the same in every process, and stay so over restarts.
 
 
 def vector_of(clocks: Iterable[tuple[frozenset[str], Mapping[str, int]]]) -> Vector:
@@ -152,9 +152,11 @@ def vector_of(clocks: Iterable[tuple[frozenset[str], Mapping[str, int]]]) -> Vec
     return tuple((base, clock.get(base, 0)) for bases, clock in clocks for base in sorted(bases))
 
 
-def offset_of(vector: Vector) -> str:
-    names = "\0".join(name for name, _ in vector)
-    packed = bytearray(blake2b(names.encode(), digest_size=3).digest())
+def offset_of(vector: Vector, question: str) -> str:
+    """``question``: what tells the answer from others that reflect the same positions. A view that is replaced by
+    another one under its name would else go on at the offsets of the earlier one."""
+    names = "\0".join((question, *(name for name, _ in vector)))
+    packed = bytearray(blake2b(names.encode(), digest_size=6).digest())
     for _, position in vector:
         while position > 0x7F:
             packed.append(position & 0x7F | 0x80)

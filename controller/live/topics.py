@@ -71,6 +71,7 @@ class Topic:
         self.view = lookup.info.name
         self.lookup = lookup
         self.bound = bound
+        self._question = repr((lookup.info.sql, lookup.shards[0].node, bound.keys, bound.seeks))
         self.names = RowNames(unique)
         self.ordered = bool(lookup.binding.reader.order) or bound.ordered
         self.steps: deque[TopicStep] = deque(maxlen=ring)
@@ -150,7 +151,7 @@ class Topic:
 
     def _step(self, rows: Rows, vector: Vector) -> None:
         before = self.steps[-1] if self.steps else None
-        offset, token = offset_of(vector), tokens.encode(moved(self.vector, vector))
+        offset, token = offset_of(vector, self._question), tokens.encode(moved(self.vector, vector))
         messages = [] if before is None else difference(before.rows, rows, self.names, self.ordered, token)
         step = TopicStep(0 if before is None else before.number + 1, offset, vector, token, rows, messages)
         self.steps.append(step)
@@ -168,7 +169,7 @@ class Topic:
         vector = vector_of(part.clock() for part in self._parts)
         if vector == self.vector or not is_later(self.vector, vector):
             return False
-        self._tell(vector, offset_of(vector))
+        self._tell(vector, offset_of(vector, self._question))
         for subscription in self.subscriptions:
             subscription.wake()
         self._changed.set()

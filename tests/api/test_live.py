@@ -141,6 +141,18 @@ async def test_a_view_that_was_replaced_is_watched_anew_at_once(site: Site, monk
     assert (await get(site.app, url)).status == 404
 
 
+async def test_an_offset_is_of_one_answer(site: Site) -> None:
+    """Neither of a view that has replaced it at the same positions, nor of another key."""
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
+    url = "/v1/views/ByAuthor/live?author=7"
+    offset = (await get(site.app, url)).headers["stream-next-offset"]
+    assert (await get(site.app, f"{url}&offset={offset}")).json == []
+    await get(site.app, "/v1/views/ByAuthor/live?author=8")
+    assert (await get(site.app, f"/v1/views/ByAuthor/live?author=8&offset={offset}")).status == 410
+    await site.write("CREATE OR REPLACE VIEW ByAuthor AS SELECT id, UPPER(title) AS title FROM stories WHERE author = ?")
+    assert (await get(site.app, f"{url}&offset={offset}")).status == 410
+
+
 async def test_a_long_poll_whose_client_leaves_is_over(site: Site) -> None:
     url = "/v1/views/ByAuthor/live?author=7"
     offset = (await get(site.app, url)).headers["stream-next-offset"]
