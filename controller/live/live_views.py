@@ -203,14 +203,16 @@ class LiveViews:
                 topic.hurried -= 1
         return topic
 
+    def _size(self) -> int:
+        return sum(topic.size for topic in self._topics.values())
+
     def _check_room(self) -> None:
-        size = sum(topic.size() for topic in self._topics.values())
-        if size <= self.limits.max_live_size:
+        if self._size() <= self.limits.max_live_size:
             return
         for key, topic in list(self._topics.items()):
             if not topic.subscriptions and topic.steps:
                 self._close(key, topic)
-        if sum(topic.size() for topic in self._topics.values()) > self.limits.max_live_size:
+        if self._size() > self.limits.max_live_size:
             raise LimitExceeded(
                 f'the rows of all live views exceed "max_live_size", {self.limits.max_live_size} bytes',
                 hint="watch fewer rows, or start the server with a greater max_live_size",
@@ -331,7 +333,7 @@ class LiveViews:
             "subscriptions": len(self._subscriptions),
             "topics": len(self._topics),
             "keys": sum(len(topic.bound.keys) for topic in self._topics.values()),
-            "bytes": sum(topic.size() for topic in self._topics.values()),
+            "bytes": self._size(),
             "evicted": self.evicted,
         }
 

@@ -144,7 +144,8 @@ def _message(name: str, operation: str, token: str, row: bytes | None = None, pl
 
 
 # Offsets: the zero-padded sum of the positions, "_", a digest of what is asked, and the positions themselves, of shards
-# that are in the order of their names. So they increase as text, are the same in every process, and stay so over restarts.
+# that are in the order of their names. So they increase as text, are the same in every process, and stay so over
+# restarts.
 
 
 def vector_of(clocks: Iterable[tuple[frozenset[str], Mapping[str, int]]]) -> Vector:

@@ -39,6 +39,10 @@ class TopicFollower(Protocol):
     def end(self, why: str) -> None: ...
 
 
+PLACE_BYTES = 8
+"""Of each row of a step."""
+
+
 class TopicPart:
     """What one shard of the reader shows. See :class:`controller.hosts.PartWatcher`, which it implements."""
 
@@ -76,6 +80,8 @@ class Topic:
         self.ordered = bool(lookup.binding.reader.order) or bound.ordered
         self.steps: deque[TopicStep] = deque(maxlen=ring)
         """Empty until its rows are known."""
+        self.size = 0
+        """Bytes of its rows, about. Steps share those that did not change."""
         self.subscriptions: dict[TopicFollower, None] = {}
         self.lost: Ended | None = None
         """Why a part of it is not watched any more: it is to be opened again, or to end."""
@@ -155,6 +161,7 @@ class Topic:
         messages = [] if before is None else difference(before.rows, rows, self.names, self.ordered, token)
         step = TopicStep(0 if before is None else before.number + 1, offset, vector, token, rows, messages)
         self.steps.append(step)
+        self.size = sum(map(len, rows)) + PLACE_BYTES * sum(len(each.rows) for each in self.steps)
         self._tell(vector, offset)
         for subscription in self.subscriptions:
             subscription.wake()
@@ -215,10 +222,6 @@ class Topic:
         token = tokens.encode(moved(step.vector, now.vector))
         messages = difference(step.rows, now.rows, self.names, self.ordered, token)
         return TopicStep(now.number, now.offset, now.vector, token, now.rows, messages)
-
-    def size(self) -> int:
-        """Bytes of the rows that it has, about."""
-        return sum(map(len, self.steps[-1].rows)) if self.steps else 0
 
     @property
     def waiting(self) -> bool:

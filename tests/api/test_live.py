@@ -149,7 +149,9 @@ async def test_an_offset_is_of_one_answer(site: Site) -> None:
     assert (await get(site.app, f"{url}&offset={offset}")).json == []
     await get(site.app, "/v1/views/ByAuthor/live?author=8")
     assert (await get(site.app, f"/v1/views/ByAuthor/live?author=8&offset={offset}")).status == 410
-    await site.write("CREATE OR REPLACE VIEW ByAuthor AS SELECT id, UPPER(title) AS title FROM stories WHERE author = ?")
+    await site.write(
+        "CREATE OR REPLACE VIEW ByAuthor AS SELECT id, UPPER(title) AS title FROM stories WHERE author = ?"
+    )
     assert (await get(site.app, f"{url}&offset={offset}")).status == 410
 
 
