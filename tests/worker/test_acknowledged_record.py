@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -159,3 +160,28 @@ def test_a_store_that_is_closed_again_closes_nothing_of_others(tmp_path: Path) -
     finally:
         for each in others:
             os.close(each)
+
+
+def test_closing_while_the_thread_is_about_to_sync_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had waited long enough when closing was asked for, and its sync took back what was to wake it again."""
+    record = AcknowledgedRecord.make(tmp_path)
+    waits, goes = Event(), Event()
+
+    class Late(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if waits.is_set():
+                return super().wait(timeout)
+            waits.set()
+            goes.wait(60)
+            return False
+
+    monkeypatch.setattr(record, "_closing", Late())
+    record.write(record.prepare(lambda: 1, {"t": 1}))
+    assert waits.wait(60)
+    closing = Thread(target=record.close, daemon=True)
+    closing.start()
+    while not record._closing.is_set() or not record._unsynced.is_set():
+        time.sleep(0.001)
+    goes.set()
+    closing.join(60)
+    assert not closing.is_alive()

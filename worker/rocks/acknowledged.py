@@ -195,6 +195,8 @@ class AcknowledgedRecord:
         with self._one_sync:
             with self._writing:
                 self._unsynced.clear()
+                if self._closing.is_set():
+                    self._unsynced.set()  # Else the thread that syncs behind would wait again, and who closes for it.
                 self._syncing = self._newest
             try:
                 _sync(self._descriptor)
