@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from controller.live.live_views import LiveLimits
+from controller.live.limits import LiveLimits
 from domains.errors import (
     BadRequest,
     HeadersTooLarge,

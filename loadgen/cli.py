@@ -285,7 +285,7 @@ def scale(
 def live(
     subscriptions: Annotated[int, typer.Option(metavar="N", help="Subscriptions to live views.", min=1)] = 10_000,
     single: Annotated[int, typer.Option(metavar="N", help="Those with a connection of their own.", min=0)] = 1_000,
-    keys: Annotated[int, typer.Option(metavar="N", help="Answers that they follow.", min=1)] = 1_000,
+    answers: Annotated[int, typer.Option(metavar="N", help="Answers that they follow.", min=1)] = 1_000,
     rate: Annotated[float, typer.Option(metavar="N", help="Writes a second.", min=1)] = 200.0,
     seconds: Annotated[float, typer.Option(metavar="N", help="Seconds of writes.", min=1)] = 15.0,
     out: Out = None,
@@ -299,7 +299,7 @@ def live(
       headrace bench live --subscriptions 1000 --single 1000 --seconds 5
     """
     import_module("loadgen.bench.live").run(
-        subscriptions=subscriptions, single=single, keys=keys, rate=rate, seconds=seconds, out=out
+        subscriptions=subscriptions, single=single, keys=answers, rate=rate, seconds=seconds, out=out
     )
 
 

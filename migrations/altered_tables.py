@@ -147,7 +147,9 @@ class _Comparison:
 
 
 def _unnamed(planned: PlannedView) -> PlannedView:
-    """Without the names of what the reader stores, which nobody sees: the view that runs keeps those that it has."""
+    """Without the names of what the reader stores, which nobody sees: the view that runs keeps those that it has. And
+    without what is known to tell rows apart: an answer is the same rows either way."""
+    planned = replace(planned, unique=None)
     if planned.finish is None:
         return planned
     stored = tuple(Column("", column.type) for column in planned.finish.stored)

@@ -119,7 +119,7 @@ def test_no_function_is_too_long() -> None:
     assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
 
 
-HOUSE_FILES, HOUSE_LINES = 600, 115_100
+HOUSE_FILES, HOUSE_LINES = 601, 115_150
 """A ratchet: lower it with what was folded or deleted; whoever raises it says for what. Since 485 and 85,700: windows,
 correlated subqueries, JSON, types, writes with joins, ALTER, automatic views of clusters, TPC-H, collations, foreign
 keys, walks of indexes, TLS, the graph by views, the origin of rows, live views."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from controller.access.session import Caller
 from controller.hosts import Hosts
+from controller.live.limits import LiveLimits
 from controller.live.steps import TopicStep, snapshot
 from controller.live.topics import Topic
 from controller.lookups.binding import Binding, RequestMoment
@@ -39,19 +39,6 @@ ITEMS_A_TURN = 200
 TURN_SECONDS = 0.002
 """Of 10,000 topics a look at all takes a tenth of a second, and the loop a millisecond at a time."""
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class LiveLimits:
-    """Of one process that answers HTTP; each is a setting of its name."""
-
-    max_live: int = 20_000
-    """Subscriptions. Beyond it the one that is there longest ends."""
-    max_live_per_connection: int = 1_000
-    live_steps: int = 64
-    """Steps that each topic keeps for those who come back."""
-    max_live_size: int = 64_000_000
-    """Bytes of the rows of all topics."""
 
 
 Bind = Callable[[Binding, RequestMoment], BoundLookup]
@@ -160,6 +147,9 @@ class LiveViews:
         self.evicted = 0
         """Subscriptions that were ended by a limit, or for want of memory."""
         self.stopping = False
+        self._tables: object = None
+        self._uniques: dict[str, Sequence[str] | None] = {}
+        """What tells the rows of a view apart, while the tables are these."""
 
     # --- opening ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +182,7 @@ class LiveViews:
             topic = self._topics.get(key)
         if topic is None or topic.error is not None:
             self._check_room()
-            topic = Topic(lookup, bound, unique_of(self._port.state, view), self.limits.live_steps)
+            topic = Topic(lookup, bound, self._unique(key[0]), self.limits.live_steps)
             self._topics[key] = topic
             topic.watch(self._port.hosts)
         topic.unused_since = monotonic()
@@ -208,6 +198,16 @@ class LiveViews:
             finally:
                 topic.hurried -= 1
         return topic
+
+    def _unique(self, view: str) -> Sequence[str] | None:
+        """What tells the view's rows apart. It is planned once for as long as no table is another one."""
+        state = self._port.state
+        if self._tables is not state.catalog.tables:
+            self._tables = state.catalog.tables
+            self._uniques.clear()
+        if view not in self._uniques:
+            self._uniques[view] = unique_of(state, view)
+        return self._uniques[view]
 
     def _size(self) -> int:
         return sum(topic.size for topic in self._topics.values())
@@ -287,6 +287,7 @@ class LiveViews:
             for key, topic in list(self._topics.items()):
                 if topic.lost is not None or topic.lookup.stale:
                     self._again(key, topic)
+            self._rename()
             self._port.hosts.catch_up()
             now = monotonic()
             wanted = min(LONGEST_PROGRESS, len(self._subscriptions) / PROGRESSES_A_SECOND)
@@ -322,6 +323,14 @@ class LiveViews:
             topic.lookup = lookup
             topic.migrations += 1
             topic.watch(self._port.hosts)
+
+    def _rename(self) -> None:
+        """After ALTER TABLE: rows that were told apart by a UNIQUE key that has gone have other names from now on."""
+        if self._tables is self._port.state.catalog.tables:
+            return
+        for key, topic in list(self._topics.items()):
+            if key[0] in self._port.state.planned and self._unique(key[0]) != topic.names.unique:
+                self._end(key, topic, "replaced", Unavailable(f'the rows of view "{topic.view}" have other names now'))
 
     def _end(self, key: tuple[str, BoundLookup], topic: Topic, why: str, error: HeadraceError) -> None:
         topic.fail(error)

@@ -46,14 +46,14 @@ class RowNames:
     """What the rows of one view are called. ``unique``: the columns whose values tell them apart."""
 
     def __init__(self, unique: Sequence[str] | None) -> None:
-        self._unique = unique
+        self.unique = unique
 
     def of(self, row: bytes) -> str | None:
         """None where it has no name but its digest."""
-        if self._unique is None:
+        if self.unique is None:
             return None
         values = json.loads(row)
-        found = [values[name] for name in self._unique]
+        found = [values[name] for name in self.unique]
         if None in found:
             return None
         return "|".join(map(_plain, found)) or "row"

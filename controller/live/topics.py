@@ -75,7 +75,7 @@ class Topic:
         self.view = lookup.info.name
         self.lookup = lookup
         self.bound = bound
-        self._question = repr((lookup.info.sql, lookup.shards[0].node, bound.keys, bound.seeks))
+        self._question = repr((lookup.info.sql, lookup.shards[0].node, bound.keys, bound.seeks, unique))
         self.names = RowNames(unique)
         self.ordered = bool(lookup.binding.reader.order) or bound.ordered
         self.steps: deque[TopicStep] = deque(maxlen=ring)

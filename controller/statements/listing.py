@@ -10,7 +10,7 @@ from controller.deployment import ViewInfo
 from domains.errors import NotFound
 from domains.language.collating.collation import BINARY
 from domains.language.types import Kind, SqlType, TableSchema, Value
-from migrations.flow.plan import State
+from migrations.flow.plan import State, understand
 from migrations.query.view import PlannedView
 
 
@@ -91,6 +91,7 @@ def collation_name(type: SqlType) -> str | None:
 
 
 def unique_of(state: State, view: str) -> Sequence[str] | None:
-    """The visible columns that tell a view's rows apart, but for NULL; None where none are known to."""
-    planned = view_of(state, view)
+    """The visible columns that tell a view's rows apart, but for NULL; None where none are known to. By the keys that
+    its tables have now: one that was dropped may be among those by which the running view was planned."""
+    planned = understand(state, state.catalog.views[view_of(state, view).name.lower()])
     return None if planned.unique is None else [planned.columns[at].name for at in planned.unique]

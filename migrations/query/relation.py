@@ -45,7 +45,7 @@ class Slot:
     kind: ParameterKind
     type: SqlType
     marks: tuple[Mark, ...]
-    """All the placeholders that feed it: a ``:name`` may stand several times."""
+    """All the placeholders that feed it, in the order of the text: a ``:name`` may stand several times."""
     named: bool = False
     """Written ``:name``."""
     outer: Expression | None = None

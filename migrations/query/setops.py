@@ -292,7 +292,7 @@ def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
 
 def _one_slot(slots: Sequence[Slot]) -> Slot:
     """The parameter that the branches share: the same ``:name``, the same ``?`` of a CTE, or a parameter of views."""
-    marks = tuple(dict.fromkeys(mark for slot in slots for mark in slot.marks))
+    marks = tuple(sorted({mark for slot in slots for mark in slot.marks}))
     bare = any(not slot.named and any(len(mark) == 1 for mark in slot.marks) for slot in slots)
     if bare and any(slot.marks != slots[0].marks for slot in slots):
         name = slots[0].name

@@ -152,7 +152,7 @@ class SelectStage:
                 self.late.append(late_condition(one))
                 self.slots.append(one.slot)
             else:
-                marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
+                marks = tuple(sorted({*same.slot.marks, *one.slot.marks}))
                 same.slot = replace(same.slot, marks=marks)
                 self.conditions.append(call("eq", same.expression, one.expression))
         self.carried = kept

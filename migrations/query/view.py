@@ -390,7 +390,7 @@ def _keys_and_conditions(
             slots.append(PlacedParameter(slot, None))
         else:
             check_alike(slot.name, slots[same].slot.type, slot.type)
-            marks = tuple(dict.fromkeys((*slots[same].slot.marks, *slot.marks)))
+            marks = tuple(sorted({*slots[same].slot.marks, *slot.marks}))
             slots[same] = replace(slots[same], slot=replace(slots[same].slot, marks=marks))
     return slots, conditions
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace_client import tokens
@@ -14,6 +15,7 @@ from test_rights import ANN, Served, account, bearer, closed, served  # noqa: F4
 from api.app import create_app
 from controller.embedded.local import LocalDeployment
 from controller.live import live_views
+from controller.live.limits import LiveLimits
 from migrations.access.rights import Privilege, Rights
 from tests.kit.live_stream import EventReader, Folded, get
 
@@ -141,6 +143,30 @@ async def test_a_view_that_was_replaced_is_watched_anew_at_once(site: Site, monk
     assert (await get(site.app, url)).status == 404
 
 
+async def test_rows_have_other_names_once_what_told_them_apart_is_gone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_views, "TICK_SECONDS", 0.01)
+    await site.write("CREATE TABLE t (id INT NOT NULL, g INT); CREATE UNIQUE INDEX once ON t (id)")
+    await site.write("CREATE EXT VIEW v AS SELECT id, g FROM t WHERE g = ?; INSERT INTO t VALUES (1, 1)")
+    url = "/v1/views/v/live?g=1"
+    begun = await get(site.app, url)
+    assert begun.json[1]["key"] == "1"
+    stream = site.stream(f"{url}&offset={begun.headers['stream-next-offset']}&live=sse")
+    await stream.began.wait()
+    await site.write("DROP INDEX once ON t")
+    shown: dict[str, Any] = {}
+    while "ended" not in shown:
+        _, shown = await stream.event() or ("", {})
+    assert shown["ended"] == "replaced"
+    await stream.close()
+    assert (await get(site.app, f"{url}&offset={begun.headers['stream-next-offset']}")).status == 410
+    await site.write("INSERT INTO t VALUES (1, 1)")
+    keys = [each["key"] for each in (await get(site.app, url)).json[1:-1]]
+    assert len(set(keys)) == len(keys) == 2
+    assert all(key.startswith("#") for key in keys)
+
+
 async def test_an_offset_is_of_one_answer(site: Site) -> None:
     """Neither of a view that has replaced it at the same positions, nor of another key."""
     await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
@@ -185,7 +211,7 @@ async def test_a_place_is_told_though_nothing_changes_here(site: Site, monkeypat
 
 
 async def test_the_oldest_subscription_ends_past_the_limit(site: Site) -> None:
-    site.deployment.live.limits = live_views.LiveLimits(max_live=2)
+    site.deployment.live.limits = LiveLimits(max_live=2)
     streams = []
     for author in range(3):
         streams.append(site.stream(f"/v1/views/ByAuthor/live?author={author}&live=sse"))
