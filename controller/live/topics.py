@@ -163,9 +163,6 @@ class Topic:
         self.steps.append(step)
         self.size = sum(map(len, rows)) + PLACE_BYTES * sum(len(each.rows) for each in self.steps)
         self._tell(vector, offset)
-        for subscription in self.subscriptions:
-            subscription.wake()
-        self._changed.set()
 
     def progress(self) -> bool:
         """Move the offset to what it reflects by now, without a change of its rows. Whether it has moved."""
@@ -177,9 +174,6 @@ class Topic:
         if vector == self.vector or not is_later(self.vector, vector):
             return False
         self._tell(vector, offset_of(vector, self._question))
-        for subscription in self.subscriptions:
-            subscription.wake()
-        self._changed.set()
         return True
 
     def _tell(self, vector: Vector, offset: str) -> None:
@@ -191,6 +185,9 @@ class Topic:
             del self._told[known]
         while len(self._told) > 2 * (self.steps.maxlen or 1):
             del self._told[next(iter(self._told))]
+        for subscription in self.subscriptions:
+            subscription.wake()
+        self._changed.set()
 
     # --- what it is asked -------------------------------------------------------------------------------------------
 
