@@ -226,6 +226,27 @@ async def test_the_oldest_subscription_ends_past_the_limit(site: Site) -> None:
         await stream.close()
 
 
+async def test_an_answer_that_is_most_of_the_memory_is_watched(tmp_path: Path) -> None:
+    """State of other views, which nobody asks for, stands in its way: what is evicted is of the largest state, and that
+    is always this one."""
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=40_000)
+    opened = Site(deployment)
+    try:
+        await deployment.execute(SCHEMA)
+        for author in range(30):
+            await opened.write(f"INSERT INTO stories VALUES ({author}, {author}, 'one')")
+            await get(opened.app, f"/v1/views/Sorted?author={author}")
+            await get(opened.app, f"/v1/views/Titles?author={author}")
+        rows = ", ".join(f"({at}, 99, 'title {at}')" for at in range(100, 190))
+        await opened.write(f"INSERT INTO stories VALUES {rows}")
+        answered = await get(opened.app, "/v1/views/ByAuthor/live?author=99")
+        assert answered.status == 200, answered.body
+        assert len(answered.json) == 92
+    finally:
+        await opened.app.close()
+        await deployment.close()
+
+
 async def test_streams_end_where_their_view_is_dropped_or_the_server_stops(site: Site) -> None:
     stream, other = (site.stream(f"/v1/views/{view}/live?author=7&live=sse") for view in ("Titles", "ByAuthor"))
     for each in (stream, other):

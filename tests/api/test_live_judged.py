@@ -260,7 +260,7 @@ async def test_events_fold_to_what_the_log_answers(tmp_path: Path, domains: int,
     deployment = await LocalDeployment.open(tmp_path, memory_limit=memory, domains=domains, shards=shards)
     try:
         followers = await judged(deployment, random.Random(seed), short=memory < 10**6)
-        print(deployment.dataflow.flusher.watches, deployment.live.status())
+        print(deployment.live.status())
     finally:
         await deployment.close()
     assert sum(each.events for each in followers) > WRITES

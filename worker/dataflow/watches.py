@@ -32,9 +32,9 @@ from worker.reader_map import ReaderClient
 
 PIN_SECONDS = 1.0
 """Between two reports of all watched keys as read: what they stand on is evicted last, too."""
-REFILLS_A_SECOND = 2_000
-"""Watched keys that were evicted and are asked for again. More would let the dataflow do nothing else, so beyond it who
-has watched longest is told so."""
+REFILLS_A_SECOND, REFILLS_OF_EACH, FEW_REFILLS = 2_000, 4, 200
+"""Watched keys that were evicted and are asked for again: in all, and of each watch on average, from a few on. More would
+let the dataflow do nothing else, so beyond it who has watched longest is told so."""
 
 FILLS_IN_VAIN = 8
 """After so many fills of a look-up, each of which was evicted before it could be shown, the oldest watch ends."""
@@ -153,6 +153,8 @@ class Watches:
         """Have what is evicted asked for at once; what it is filled with is told as any change."""
 
         def act(hosted: Any, batch: Batch) -> None:
+            if watch.in_vain:  # What is used least of the largest state may be just this.
+                hosted.shrink(hosted.memory_limit >> max(1, FILLS_IN_VAIN // 2 - watch.in_vain), batch)
             hosted.read(
                 *watch.reader, watch.lookup.keys, Look(lambda: None), lambda outcome: self._filled(watch), batch
             )
@@ -267,7 +269,7 @@ class Watches:
         now = int(time.monotonic())
         self._second = now, count + 1 if now == second else 1
         self.refills += 1
-        if self._second[1] > REFILLS_A_SECOND:
+        if self._second[1] > min(REFILLS_A_SECOND, max(FEW_REFILLS, REFILLS_OF_EACH * len(self._all))):
             self._end_oldest(told)
         if watch in self._all:
             self._refill(watch)
