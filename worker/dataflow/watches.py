@@ -33,8 +33,8 @@ from worker.reader_map import ReaderClient
 PIN_SECONDS = 1.0
 """Between two reports of all watched keys as read: what they stand on is evicted last, too."""
 REFILLS_A_SECOND, REFILLS_OF_EACH, FEW_REFILLS = 2_000, 4, 200
-"""Watched keys that were evicted and are asked for again: in all, and of each watch on average, from a few on. With more
-the dataflow would do nothing else, so beyond it who has watched longest is told so."""
+"""Watched keys that were evicted and are asked for again: in all, and of each watch on average, from a few on. With
+more the dataflow would do nothing else, so beyond it who has watched longest is told so."""
 
 FILLS_IN_VAIN = 8
 """After so many fills of a look-up, each of which was evicted before it could be shown, the oldest watch ends."""
