@@ -17,7 +17,8 @@ a part of every group, DISTINCT and LIMIT below which it stands, so that one run
 ``values.py``      how a value of one type is written as one of another: scales, text, moments
 ``functions.py``   each function, and where Spark's of the same name is another
 ``expressions.py`` typed expressions to Spark's text; values and conditions
-``grouping.py``    aggregates
+``aggregates.py``  aggregates, of groups and of windows
+``windows.py``     window functions
 ``source.py``      FROM
 ``block.py``       one SELECT
 ``query.py``       WITH, UNION, views, ORDER BY and LIMIT; :func:`judged` for a whole view

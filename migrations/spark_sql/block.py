@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import assert_never
 
 from domains.errors import HeadraceError, SqlError, Unsupported
-from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
 from domains.language.rewriting import fold
-from domains.language.types import BIGINT, BOOL, DOUBLE, TEXT, Column, Kind, SqlType
-from domains.plan.graph import AggregateFunction
+from domains.language.types import BIGINT, BOOL, Column, SqlType
 from migrations.parse.reading import exp
-from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, summary
+from migrations.query.expressions.aggregates import aggregates_in, is_aggregate, summary
+from migrations.query.expressions.literals import shown
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.relation import read_limit, sorting_direction
 from migrations.query.select import output_name, reads_dual
+from migrations.query.windows.meaning import named_windows, window_meaning
+from migrations.spark_sql.aggregates import aggregate
 from migrations.spark_sql.expressions import Names
-from migrations.spark_sql.functions import unsigned
 from migrations.spark_sql.source import (
     CarriedParameter,
     Compile,
@@ -36,106 +36,8 @@ from migrations.spark_sql.source import (
     refused,
     take_parameters,
 )
-from migrations.spark_sql.values import compared_with, decimal, quoted, refuse_told_apart
-
-# Aggregates in Spark's words.
-
-_DISTINCT = "DISTINCT "
-
-
-def aggregate(summary: Summary, names: Names) -> str:
-    """The aggregate over the rows of a group.
-
-    :raises Unsupported: Spark has no way to say it.
-    """
-    function, argument = summary.function, summary.argument
-    if argument is None:
-        assert function is AggregateFunction.COUNT_ROWS, f"{function} has an argument"
-        return "count(1)"
-    text = names.value(argument)
-    if function not in (AggregateFunction.COUNT_ROWS, AggregateFunction.COUNT):
-        refuse_told_apart([argument.type])
-    match function:
-        case AggregateFunction.COUNT_ROWS:
-            return "count(1)"
-        case AggregateFunction.COUNT:
-            return f"count({text})"
-        case AggregateFunction.COUNT_DISTINCT:
-            return f"count({_DISTINCT}{text})"
-        case AggregateFunction.SUM:
-            return _sum(summary, text)
-        case AggregateFunction.SUM_DISTINCT:
-            return _sum(summary, text, _DISTINCT)
-        case AggregateFunction.AVG:
-            return _mean(summary, text)
-        case AggregateFunction.AVG_DISTINCT:
-            return _mean(summary, text, _DISTINCT)
-        case AggregateFunction.MIN:
-            return f"min({text})"
-        case AggregateFunction.MAX:
-            return f"max({text})"
-        case AggregateFunction.VAR_POP | AggregateFunction.VAR_SAMP:
-            return f"{function}({names.as_type(argument, DOUBLE)})"
-        case AggregateFunction.STDDEV_POP | AggregateFunction.STDDEV_SAMP:
-            return f"{function}({names.as_type(argument, DOUBLE)})"
-        case AggregateFunction.BIT_AND | AggregateFunction.BIT_OR | AggregateFunction.BIT_XOR:
-            return _bits(summary, text)
-        case AggregateFunction.GROUP_CONCAT:
-            return _joined(summary, names, "")
-        case AggregateFunction.GROUP_CONCAT_DISTINCT:
-            return _joined(summary, names, _DISTINCT)
-        case AggregateFunction.JSON_ARRAYAGG | AggregateFunction.JSON_OBJECTAGG:
-            raise Unsupported(f"{function.value.upper()}, which Spark writes otherwise")
-        case _:
-            assert_never(function)
-
-
-def _sum(summary: Summary, number: str, word: str = "") -> str:
-    """A DECIMAL's sum has ten digits more to Spark, and is brought back."""
-    text = f"sum({word}{number})"
-    return f"CAST({text} AS {decimal(summary.type.scale)})" if summary.type.kind is Kind.DECIMAL else text
-
-
-def _mean(summary: Summary, number: str, word: str = "") -> str:
-    """The mean; that of exact numbers is the exact quotient, rounded once."""
-    if summary.type.kind is Kind.DOUBLE:
-        return f"avg({word}{number})"
-    assert summary.argument is not None
-    own = summary.argument.type.scale
-    if own > 6:
-        raise Unsupported("AVG of numbers with many digits after the point, which Spark rounds")
-    exact = f"CAST(sum({word}CAST({number} AS {decimal(own, 18)})) AS {decimal(own, 18)})"
-    count = f"count({word}{number})"
-    return f"CAST({exact} / NULLIF(CAST({count} AS DECIMAL(12,0)), 0) AS {decimal(summary.type.scale)})"
-
-
-def _bits(summary: Summary, number: str) -> str:
-    """Spark's are over 64 bits with a sign, and NULL where there is no value."""
-    signed = f"CAST(CASE WHEN {number} >= {2**63}BD THEN {number} - {2**64}BD ELSE {number} END AS BIGINT)"
-    return f"COALESCE({unsigned(f'{summary.function}({signed})')}, {summary.of_nothing!r}BD)"
-
-
-def _joined(summary: Summary, names: Names, word: str) -> str:
-    """Ties of the order go by the text, as everything here that MySQL leaves open."""
-    assert summary.argument is not None
-    if summary.type.kind is Kind.BLOB:
-        raise Unsupported("GROUP_CONCAT of a BLOB, which the judge does not know")
-    own = {summary.argument, *(summary.argument.arguments if isinstance(summary.argument, Call) else ())}
-    if word and any(term.expression not in own for term in summary.order):
-        raise Unsupported("GROUP_CONCAT(DISTINCT x ORDER BY y) with another y than x, which the judge does not know")
-    text = names.as_type(summary.argument, TEXT)
-    if word and summary.order and any(isinstance(term.expression, Constant) for term in summary.order):
-        raise Unsupported("GROUP_CONCAT(DISTINCT … ORDER BY constant), which the judge does not know")
-    terms = [] if word else [_term(names.value(t.expression), t.descending) for t in summary.order]
-    if word and summary.order:
-        terms = [_term(text, summary.order[0].descending)]
-    elif not word or not summary.order:
-        terms.append(_term(text, False))
-    return f"listagg({word}{text}, {quoted(summary.separator)}) WITHIN GROUP (ORDER BY {', '.join(terms)})"
-
-
-def _term(text: str, descending: bool) -> str:
-    return f"{text} DESC NULLS LAST" if descending else f"{text} ASC NULLS FIRST"
+from migrations.spark_sql.values import compared_with, refuse_told_apart
+from migrations.spark_sql.windows import WindowWriter
 
 
 def _levels(clause: exp.Expr | None, groups: int) -> int:
@@ -164,6 +66,7 @@ class BlockWriter:
         self.scope = Scope(())
         self.carried: list[CarriedParameter] = []
         self.conditions: list[Expression] = []
+        self.groups: list[Field] = []
         self.known: Known | None = None
         """The grouped form of a part of the text."""
         self.direct: exp.Expr | None = None
@@ -199,7 +102,7 @@ class BlockWriter:
     def _subquery(self, node: exp.Expr, place: str) -> Expression | None:
         """IN (SELECT …), EXISTS and subqueries that are values, as Spark has them."""
         if isinstance(node, exp.Window):
-            raise Unsupported("a window function, which the judge does not know")
+            return self._window(node, place)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             return self._membership(node, place)
         if isinstance(node, exp.Exists):
@@ -210,6 +113,13 @@ class BlockWriter:
             return self.names.add(f"(SELECT {here}.c0 FROM ({answer.text}) AS {here})", answer.columns[0].type)
         self._refuse_rows(node)
         return None
+
+    def _window(self, node: exp.Window, place: str) -> Expression:
+        """ω; in a block with groups over its groups, which their own columns tell apart."""
+        fields = self.groups or sorted(dict.fromkeys(b.field for b in self.scope.bounds), key=lambda f: f.position)
+        meant = window_meaning(node, named_windows(self.node), lambda n: self.translate(n, place))
+        writer = WindowWriter(self.names, [c.operand for c in self.carried], fields)
+        return shown(self.names.add(writer.write(meant), meant.type), meant.shown or meant.type)
 
     def _refuse_rows(self, node: exp.Expr) -> None:
         kinds = {type(node.this), type(node.args.get("expression"))}
@@ -342,7 +252,7 @@ class BlockWriter:
             return column(plain, f"min({inner.value(plain)})", plain.type) if isinstance(plain, Field) else None
 
         where = self._where()
-        self.names, self.known = outer, known
+        self.names, self.known, self.groups = outer, known, fields
         self.carried = [CarriedParameter(c.slot, fields[groups.index(c.operand)]) for c in carried]
         self._visit_all()
         texts = [inner.value(group) for group in groups]

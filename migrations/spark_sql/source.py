@@ -188,9 +188,17 @@ class FromClauseWriter:
         else:
             on = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
         if side == "FULL" and shared:
-            raise Unsupported("FULL OUTER JOIN with USING, which the judge does not know")
+            bounds = self._merged(left, right, shared)
         word = f"{side or 'INNER'} JOIN"
         return NamedQuery(f"({left.text} {word} {right.text} ON {self._names.all_true(on)})", bounds)
+
+    def _merged(self, left: NamedQuery, right: NamedQuery, shared: Sequence[str]) -> tuple[Bound, ...]:
+        """A column that both sides of a FULL OUTER JOIN share is that of the side that is there."""
+        merged = [call("coalesce", _field(left, name), _field(right, name)) for name in shared]
+        first = [self._names.add(self._names.value(each), each.type) for each in merged]
+        names = {name.lower() for name in shared}
+        sides = [replace(b, merged=True) if b.name.lower() in names else b for b in (*left.bounds, *right.bounds)]
+        return (*(Bound("", name, field) for name, field in zip(shared, first, strict=True)), *sides)
 
     def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
         condition = join.args.get("on")
