@@ -124,7 +124,7 @@ HOUSE = {
     "api": (33, 5600),
     "controller": (86, 17050),
     "worker": (87, 17400),
-    "migrations": (139, 28250),
+    "migrations": (141, 28450),
     "domains": (102, 19650),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
