@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,8 +16,15 @@ import pytest
 
 from domains.errors import StorageFailure
 from domains.language.types import BIGINT, TEXT, TableColumn, TableSchema, decimal_type
-from worker.rocks import RocksStore
-from worker.rocks.database import BLOCK_CACHE_BYTES, WRITE_BUFFER_BYTES, WRITE_BUFFERS
+from worker.rocks import RocksStore, database
+from worker.rocks.database import (
+    BLOCK_CACHE_BYTES,
+    INTENDED,
+    WRITE_BUFFER_BYTES,
+    WRITE_BUFFERS,
+    Change,
+    Database,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,6 +112,48 @@ def check_whole_steps(store: RocksStore, at_least: int) -> None:
     assert [sequence for sequence, _ in store.log("bag", 0, last + 10)] == list(range(1, last + 1))
     assert store.table("keyed").next_auto_increment(1) == last + 1
     store.rollback()
+
+
+def test_a_long_write_is_whole_or_absent_wherever_it_breaks_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "AT_ONCE", 30)
+    monkeypatch.setattr(database, "PART", 12)
+    store = RocksStore(tmp_path / "store")
+    store.create_table(BAG)
+    write_long_step(store, 1, {})
+    left: list[Path] = []
+    write = Database._write
+
+    def broken_off(self: Database, changes: Iterable[Change], *ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        write(self, changes, *ranges)
+        left.append(Path(shutil.copytree(tmp_path / "store", tmp_path / f"{len(left)}")))
+
+    monkeypatch.setattr(Database, "_write", broken_off)
+    write_long_step(store, 2, {1: 10})
+    monkeypatch.undo()
+    store.close()
+    reached = []
+    for path in left:
+        opened = RocksStore(path)
+        reached.append(opened.position("bag"))
+        expected = {2: 40, 1: 30} if reached[-1] == 2 else {1: 40}
+        assert {step: len(opened.table("bag").find((0,), (step,))) for step in expected} == expected
+        assert len(opened.table("bag").find((), ())) == opened.table("bag").row_count == sum(expected.values())
+        assert len(opened.log("bag", 0, 10)) == reached[-1]
+        opened.close()
+        assert not Database(path, create=False, read_only=True).items(INTENDED, INTENDED + b"\xff")
+    assert len(reached) > 15
+    assert reached == sorted(reached)
+    assert set(reached) == {1, 2}
+
+
+def write_long_step(store: RocksStore, step: int, gone: dict[int, int]) -> None:
+    rows = [((step, f"{number}"), 1) for number in range(40)]
+    rows += [((old, f"{number}"), -1) for old, count in gone.items() for number in range(count)]
+    store.table("bag").stage(rows)
+    store.commit([("bag", step, rows)])
+    store.sync()
 
 
 def test_synced_steps_survive_kill_9_as_whole_steps(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Base tables on disk: the rows, indexes and log of one domain's base shards, in one RocksDB.
 
-A step of the domain arrives as staged deltas and leaves as one atomic write batch that holds rows, index entries, log
+A step of the domain arrives as staged deltas and leaves as one atomic write that holds rows, index entries, log
 entries, counters and positions, so a crash leaves whole steps only::
 
     stage(deltas) ──► pending {key: bytes or None} ──► commit(log) ──► WAL + memtable      seen by look-ups at once

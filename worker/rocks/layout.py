@@ -10,6 +10,7 @@ key                                             value                           
 ``r ‖ table ‖ row key``                         the row's content, or nothing               a row
 ``i ‖ table ‖ index ‖ columns ‖ row key``       the row's content, or nothing               an index entry
 ``l ‖ table ‖ sequence``                        marshal: deltas                             a step in the log
+``u``, ``u ‖ number``                           nothing; marshal: changes                   a long write under way
 ==============================================  ==========================================  =======================
 
 Table ids have 4 bytes, index numbers 2, sequences 8, all big-endian. The *row key* of a table with a primary key is the
