@@ -125,7 +125,7 @@ class HttpAudit:
             self.log.check()
 
     def _is_recorded(self, scope: Scope) -> bool:
-        reads = self.log.records_data and scope["path"].startswith("/v1/views/")
+        reads = self.log.records_data and scope["path"].startswith(("/v1/views/", "/v1/live"))
         return reads or scope["method"] not in READS
 
     async def watched(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, address: str) -> None:
@@ -142,7 +142,7 @@ class HttpAudit:
 
         async def sending(message: Message) -> None:
             nonlocal status, queued
-            status = message.get("status", status)
+            status = 101 if message["type"] == "websocket.accept" else message.get("status", status)
             if status == 202 and route == MIGRATIONS:
                 queued = dict(message.get("headers", ())).get(b"location", queued)
             if status >= 400 and len(error) < ERROR_MAX:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Route
 
 from api.encoding import parse, serialize
@@ -24,7 +25,7 @@ from migrations.access.rights import EVERYTHING, Privilege
 # All of these are coroutines, though none waits: FastAPI sends a plain function to another thread, at 80 µs a request.
 
 
-def session_of(request: Request) -> Caller:
+def session_of(request: HTTPConnection) -> Caller:
     """Who asks: ``AsgiDoor`` has found that out. A request that came another way is nobody's."""
     session: Caller | None = request.scope.get(SESSION)
     return session or request.app.state.endpoints.known(None) or ANONYMOUS
@@ -38,7 +39,7 @@ class NeedsRight:
         self.privilege = privilege
         self.on = on
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HTTPConnection) -> None:
         """:raises Unauthenticated, Forbidden: who asks has not got it."""
         session_of(request).check(self.privilege, request.path_params[self.on] if self.on else EVERYTHING)
 
@@ -49,7 +50,7 @@ class AsksForAccount(NeedsRight):
     def __init__(self) -> None:
         super().__init__(None)
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HTTPConnection) -> None:
         session_of(request).check_known()
 
 
@@ -59,7 +60,7 @@ class OpenToAll(NeedsRight):
     def __init__(self) -> None:
         super().__init__(None)
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HTTPConnection) -> None:
         """Nothing."""
 
 
@@ -75,7 +76,7 @@ def undeclared(routes: Sequence[BaseRoute]) -> list[str]:
     """The paths of routes that say nothing of who may ask them."""
     found = []
     for route in routes:
-        if isinstance(route, APIRoute):
+        if isinstance(route, APIRoute | APIWebSocketRoute):
             calls = [each.call for each in route.dependant.dependencies]
             if not any(isinstance(call, NeedsRight) or call is _answered for call in calls):
                 found.append(route.path)

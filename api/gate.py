@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.endpoints import RequestMetrics
-from api.limits import Admission, body_too_large
+from api.limits import HEAD, Admission, body_too_large
 from api.statuses import describe
 
 UNMATCHED = "unmatched"
@@ -33,7 +33,7 @@ class Gate:
         status = 0
         asks_for_head = scope["method"] == "HEAD"
         if asks_for_head:
-            scope = {**scope, "method": "GET"}  # What GET would answer, with nothing but its head.
+            scope = {**scope, "method": "GET", HEAD: True}  # What GET would answer, with nothing but its head.
 
         async def sending(message: Message) -> None:
             nonlocal status

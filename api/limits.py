@@ -51,6 +51,8 @@ class Limits(SqlLimits):
     max_body_size: int = MAX_BODY_BYTES
     max_header_size: int = 64_000
     max_pipelined: int = 100
+    max_message_size: int = 1_000_000
+    """Of a WebSocket: a thousand subscriptions with a kilobyte each."""
     max_in_flight: int = 128_000_000
     """Four of the greatest bodies. What fits into one read of a socket is never refused for it."""
     max_answer_size: int = 64_000_000
@@ -83,6 +85,10 @@ class Limits(SqlLimits):
 LASTS = "headrace.lasts"
 """In the scope of a request that is answered until its client goes: where it sends no more, it has gone. Of any other
 request the client may have closed its half, and wait."""
+
+
+HEAD = "headrace.head"
+"""In the scope of a request that asks for an answer's head alone, and is answered as GET."""
 
 
 class Unread(Protocol):

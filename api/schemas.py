@@ -61,9 +61,23 @@ class LiveSubscription(_Request):
         default=None, max_length=NAME_MAX, description="The `type` of its messages; the view's name, if not given"
     )
 
+    @property
+    def called(self) -> str:
+        return self.name or self.view
+
 
 class LiveRequest(_Request):
     subscriptions: list[LiveSubscription] = Field(min_length=1)
+
+
+class SocketMessage(_Request):
+    """What a client says on a WebSocket; its members are done in this order."""
+
+    authorization: str | None = Field(default=None, description="Who asks from now on, as the header says it")
+    claims: dict[str, Json] | None = Field(default=None, description="The user for whom it is asked from now on")
+    unsubscribe: list[str] = Field(default_factory=list, description="Names of subscriptions")
+    subscribe: list[LiveSubscription] = Field(default_factory=list)
+    token: str | None = Field(default=None, description="Of a write that what is subscribed to here is to reflect")
 
 
 class OnceRequest(_Request):

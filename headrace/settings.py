@@ -141,6 +141,9 @@ class Settings(BaseSettings):
     max_pipelined: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_pipelined, ge=1, description="requests that wait behind one another on a connection"
     )
+    max_message_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_message_size, description="greatest message of a WebSocket's client in bytes"
+    )
     max_in_flight: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
         default=_LIMITS.max_in_flight,
         description="bytes of requests that are not answered, and as many of answers that are not read",

@@ -57,6 +57,7 @@ DOORS = {
     "pydantic": ("api/", "headrace/settings.py"),
     "pydantic_settings": ("headrace/settings.py",),
     "uvicorn": ("headrace/serving/server.py", "api/doors/", "loadgen/bench/"),
+    "websockets": ("api/doors/web_socket.py", "loadgen/bench/"),
     "httptools": ("api/doors/wire_http.py",),
     "duckdb": ("loadgen/bench/",),
     "hdrh": ("loadgen/pace/point.py",),
@@ -121,7 +122,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7950),
-    "api": (33, 5600),
+    "api": (36, 6000),
     "controller": (86, 17050),
     "worker": (87, 17400),
     "migrations": (141, 28450),

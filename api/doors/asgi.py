@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.auditing import HttpAudit
-from api.doors.browsers import answering_pages
+from api.doors.browsers import SocketOrigins, answering_pages
 from api.endpoints import CLAIMS, EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
 from api.statuses import CERTIFICATE, SCHEMES, SESSION, describe
@@ -49,6 +49,7 @@ class AsgiDoor:
         if proxies:
             self._routed = ProxyHeadersMiddleware(self._route, list(proxies))  # type: ignore[arg-type, assignment]
         self._routed = answering_pages(self._routed, origins)
+        self._sockets = SocketOrigins(origins)
         self.endpoints = endpoints
         endpoints.asks_origin = bool(proxies) and audit is not None
         self._audit = audit
@@ -72,18 +73,24 @@ class AsgiDoor:
                 raise
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        is_socket = scope["type"] == "websocket"
+        if is_socket:
+            scope["method"], send = "GET", _refusing(send)
+        elif scope["type"] != "http":
             return await self.app(scope, receive, send)
         client, audit = scope.get("client"), self._audit
         address = client[0] if client else ""
         asks = [value for name, value in scope["headers"] if name == b"authorization"]
         try:
             self.endpoints.hosts.check(scope["headers"], scope["path"])
-            session = await self.endpoints.authentication.session(asks, address, scope.get(CERTIFICATE))
+            certificate = scope.get(CERTIFICATE)
+            if is_socket and not self._sockets.check(scope):
+                asks, certificate = [], None
+            session = await self.endpoints.authentication.session(asks, address, certificate)
             claims = [value for name, value in scope["headers"] if name == CLAIMS]
             if claims:
                 session = session.with_claims(b",".join(claims))  # Two are no JSON, and so refused.
-            found = self.endpoints.find(scope["method"], scope["path"])
+            found = None if is_socket else self.endpoints.find(scope["method"], scope["path"])
             if audit is not None and found is None:
                 audit.check(scope)
         except HeadraceError as error:
@@ -117,6 +124,16 @@ class AsgiDoor:
             begun = call.begin(name, scope["query_string"], body, token, session, client[0] if client else "")
             status, answer, types = begun if isinstance(begun, tuple) else await begun
         await _answer(send, status, answer, types)
+
+
+def _refusing(send: Send) -> Send:
+    """Of a WebSocket that is not accepted: what refuses it is an HTTP answer."""
+
+    async def sending(message: Message) -> None:
+        refuses = message["type"].startswith("http.")
+        await send({**message, "type": f"websocket.{message['type']}"} if refuses else message)
+
+    return sending
 
 
 async def _has_gone(receive: Receive) -> bool:

@@ -10,6 +10,9 @@ settings move that line:
 * **Origins** (``cors_origins``). Pages of these may call and read what their users may (CORS, by Starlette's
   middleware). A request with ``Origin`` always takes the long way, so there is one place that answers them.
 
+* **WebSockets**. A browser opens one to any server, with a password that was typed there, and lets the page read what
+  comes. So the server looks at ``Origin`` itself, which no page can set: its own pages may, and those of the above.
+
 Probes of a balancer come by any name: ``/healthz`` and ``/readyz``, which are open to all, are answered for any host.
 """
 
@@ -17,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from api.doors.opening import LIVE, READY
 from api.statuses import METHODS
-from domains.errors import HeadraceError, HostNotAllowed
+from domains.errors import Forbidden, HeadraceError, HostNotAllowed
 
 ANY = "*"
 PROBES = (LIVE, READY)
@@ -92,6 +96,32 @@ def _bare(name: str) -> str:
         return str(ip_address(name))
     except ValueError:
         return name
+
+
+class SocketOrigins:
+    """Whose pages may open a WebSocket."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        self._origins = origins
+
+    def check(self, scope: Scope) -> bool:
+        """Whether credentials count that the browser has by itself. :raises Forbidden: the page may not."""
+        found = dict(scope["headers"])
+        origin = found.get(b"origin")
+        if origin is None:
+            return True  # No browser.
+        page = urlsplit(origin.decode("latin-1"))
+        schemes = ("https",) if scope["scheme"] == "wss" else ("http", "https")  # A proxy may end TLS.
+        if page.scheme in schemes and page.netloc.lower() == found.get(b"host", b"").decode("latin-1").lower():
+            return True
+        if origin.decode("latin-1") in self._origins:
+            return True
+        if ANY in self._origins:
+            return False
+        raise Forbidden(
+            f'a page of "{origin.decode("latin-1")}" may not open a WebSocket here',
+            hint="if it may, start the server with --cors-origins (setting cors_origins)",
+        )
 
 
 def answering_pages(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:

@@ -4,7 +4,8 @@
   uvicorn would write its 400 at once, and a client that sent a write and something unreadable behind it would take
   that for the write's answer.
 * An offer of another protocol (``upgrade: h2c``, which Java's client makes with each request) is ignored, as RFC 9110
-  (7.8) allows. The parser would accept it and take the body for the other protocol.
+  (7.8) allows. The parser would accept it and take the body for the other protocol. A WebSocket is none of these: it
+  begins once all requests before it are answered, and the connection goes on being counted here (``web_socket.py``).
 * A connection on which nothing arrives is closed after the idle timeout, before its first request and within one
   too. uvicorn's timer runs between requests only, and half a request would hold a file descriptor for ever.
 * A client that closes its half of the connection behind a request (``nc -N``) is answered, even if that takes a while.
@@ -22,12 +23,13 @@ from collections import deque
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from api.doors.web_socket import WebSocketDoor
 from api.limits import HEADER_OVERHEAD, LASTS, Admission, Limits
 from api.statuses import CERTIFICATE, error_body, status_of
 from controller.access.authentication import PeerCertificate
 from domains.errors import BadRequest, HeadraceError
 
-_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+_UPGRADE = re.compile(rb"\r\nupgrade:(?![ \t]*websocket[ \t]*\r)[^\r\n]*", re.IGNORECASE)
 UNREADABLE = BadRequest("the bytes are not an HTTP request", hint="see /docs for all calls")
 HEAD_END = b"\r\n\r\n"
 UNCOUNTED = Admission(Limits())
@@ -59,6 +61,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._is_socket = False
+        """What arrives goes to a WebSocket."""
         self._inside = False
         """The parser is within a request."""
         self._unreadable = False
@@ -94,6 +98,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self.app = self.config.loaded_app  # Another one, once the deployment is open.
         super().data_received(data if self._inside else _without_offers(data))
+        if self._is_socket:
+            return
         if self._in_head:
             self._head += len(data) - (data.rfind(HEAD_END) + len(HEAD_END) if HEAD_END in data else 0)
             if self._head > self._admission.limits.max_header_size:
@@ -102,6 +108,24 @@ class HttpProtocol(HttpToolsProtocol):
         idle = self.cycle is None or self.cycle.response_complete
         if (self._inside or idle) and self._deadline is None and not self._unreadable:
             self._deadline = self.loop.call_later(self._admission.limits.request_timeout, self._is_too_slow)
+
+    # --- WebSockets -----------------------------------------------------------------------------------------------
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return True
+
+    def handle_websocket_upgrade(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._refuse_for(BadRequest("a WebSocket was asked for before earlier requests were answered"))
+            return
+        self._is_socket = True
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        socket = WebSocketDoor(self, self.certificate, self._admission)
+        socket.connection_made(self.transport)
+        head = b"".join([b"%b: %b\r\n" % header for header in self.headers])
+        socket.data_received(b"%b %b HTTP/1.1\r\n%b\r\n" % (self.scope["method"].encode(), self.url, head))
+        self.transport.set_protocol(socket)
 
     # --- the unreadable -------------------------------------------------------------------------------------------
 

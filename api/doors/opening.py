@@ -43,7 +43,8 @@ class OpeningDoor:
         self._over.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        kind = {"http": "http.response", "websocket": "websocket.http.response"}.get(scope["type"])
+        if kind is None:
             return
         if scope["path"] not in AT_ONCE:
             with suppress(TimeoutError):
@@ -51,12 +52,12 @@ class OpeningDoor:
         if self._app is not None:
             await self._app(scope, receive, send)
         else:
-            status, kind, body = self._answer(scope["path"])
-            headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+            status, media, body = self._answer(scope["path"])
+            headers = [(b"content-type", media), (b"content-length", b"%d" % len(body))]
             if status != 200:
                 headers.append((b"retry-after", RETRY_AFTER))
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            await send({"type": f"{kind}.start", "status": status, "headers": headers})
+            await send({"type": f"{kind}.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
     def _answer(self, path: str) -> tuple[int, bytes, bytes]:
         opening = self.opening

@@ -328,6 +328,10 @@ class TlsConnection(asyncio.Protocol):
         if self._established:
             self._flush()
 
+    def set_protocol(self, door: Any) -> None:
+        """A WebSocket takes the connection over."""
+        self._door = door
+
     def pause_reading(self) -> None:
         self._socket.pause_reading()
 

@@ -104,7 +104,7 @@ def config(app: object, settings: Settings, tls: Tls | None = None) -> uvicorn.C
         app,  # type: ignore[arg-type]
         http=WireHttp if tls is None else partial(TlsConnection, tls, WireHttp),  # type: ignore[arg-type]
         loop="auto",
-        ws="none",
+        ws="none",  # ``HttpProtocol`` has its own.
         lifespan="off",
         access_log=False,
         proxy_headers=False,

@@ -14,6 +14,7 @@ import uvicorn
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
+from api.doors.asgi import AsgiDoor
 from api.doors.browsers import answering_pages
 from api.doors.tls import Tls, TlsConnection
 from api.doors.wire_http import WireHttp
@@ -98,10 +99,21 @@ async def served(
         await real(scope, receive, send)
 
     app._routed = answering_pages(counted, origins)
+    below = None if tls is None else Tls(tls[0], admission)
+    async with listening(app, protocol, below, **settings) as server:
+        site = Site(server, deployment, ways)
+        site.ssl, site.tls = None if tls is None else tls[1], below
+        yield site
+
+
+@asynccontextmanager
+async def listening(
+    app: AsgiDoor, protocol: type[asyncio.Protocol] = WireHttp, below: Tls | None = None, **settings: Any
+) -> AsyncIterator[uvicorn.Server]:
+    """The application on a free port."""
     config = server_config(app, Settings())
     assert config.http is WireHttp
     config.http, config.port = protocol, 0
-    below = None if tls is None else Tls(tls[0], admission)
     if below is not None:
         config.http = partial(TlsConnection, below, protocol)
     for name, value in settings.items():
@@ -111,10 +123,8 @@ async def served(
     server.lifespan = config.lifespan_class(config)
     await server.startup()
     await server.on_tick(0)
-    site = Site(server, deployment, ways)
-    site.ssl, site.tls = None if tls is None else tls[1], below
     try:
-        yield site
+        yield server
     finally:
         await server.shutdown()
         if below is not None:

@@ -1,5 +1,5 @@
 """The judge of live views: what many subscriptions were sent, folded, is at each event exactly the answer of the base
-log up to the event's token; under random writes, evictions, broken and slow connections."""
+log up to its token; under random writes, evictions, broken and slow connections, by events and by WebSockets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from headrace_client import tokens
@@ -19,7 +20,7 @@ from controller.embedded.local import LocalDeployment
 from controller.serving import Serving
 from domains.plan.graph import DomainIndex
 from tests.kit.cluster_deployment import open_cluster
-from tests.kit.live_stream import EventReader, Folded, get
+from tests.kit.live_stream import EventReader, Folded, SocketReader, get
 
 TABLES = {
     "stories": "id BIGINT NOT NULL PRIMARY KEY, author BIGINT, score BIGINT, title VARCHAR(20)",
@@ -104,11 +105,11 @@ class Follower:
                 return
             assert answered.status == 200, answered.body
             self.begun += 1
-            self._take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
+            self.take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
         if self.rng.random() < 0.1:
             answered = await get(self.app, f"{base}&offset={self.offset}")
             if answered.status == 200:
-                self._take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
+                self.take(answered.json, answered.headers["stream-next-offset"], answered.headers["headrace-token"])
         stream = EventReader(self.app, f"{base}&offset={self.offset}&live=sse")
         try:
             await stream.began.wait()
@@ -132,7 +133,7 @@ class Follower:
                     assert self.short, data
                     self.evicted += 1
                     break
-                self._take(messages, data["streamNextOffset"], data["token"])
+                self.take(messages, data["streamNextOffset"], data["token"])
                 messages, left = [], left - 1
                 if self.rng.random() < 0.1:
                     stream.reads.clear()
@@ -141,7 +142,7 @@ class Follower:
         finally:
             await stream.close()
 
-    def _take(self, messages: list[Any], offset: str, token: str) -> None:
+    def take(self, messages: list[Any], offset: str, token: str) -> None:
         assert offset > self.offset or (offset == self.offset and not messages), (offset, self.offset, messages)
         self.offset, self.clock = offset, tokens.decode(token)
         self.events += bool(messages)
@@ -157,6 +158,67 @@ class Follower:
                 assert rows == expected, (self.view, self.values, clock)
             else:
                 assert counted(rows) == counted(expected), (self.view, self.values, clock)
+
+
+class SharedSocket:
+    """Several subscriptions by one WebSocket, which are left and taken up again, and which breaks off."""
+
+    def __init__(self, app: Any, followers: list[Follower], rng: random.Random, short: bool) -> None:
+        self.app, self.rng, self.short = app, rng, short
+        self.named = {str(at): each for at, each in enumerate(followers)}
+
+    async def follow(self) -> None:
+        while True:
+            await self._connection()
+
+    def _asked(self, name: str) -> dict[str, Any]:
+        each = self.named[name]
+        given = parse_qs(each.query)
+        parameters = {key: values if each.view == "Several" else values[0] for key, values in given.items()}
+        place = {"offset": each.offset} if each.offset else {}
+        return {"view": each.view, "parameters": parameters, "name": name, **place}
+
+    async def _connection(self) -> None:
+        rng, messages = self.rng, list[Any]()
+        socket = SocketReader(self.app)
+        try:
+            socket.say(subscribe=[self._asked(name) for name in self.named])
+            for each in self.named.values():
+                each.resumed += bool(each.offset)
+            left = rng.randrange(30, 300)
+            while left and (told := await socket.text()) is not None:
+                if isinstance(told, list):
+                    messages += told
+                    continue
+                await self._heard(socket, told, messages)
+                messages, left = [], left - 1
+                if rng.random() < 0.03:
+                    socket.reads.clear()
+                    await asyncio.sleep(rng.random() * 0.2)
+                    socket.reads.set()
+        finally:
+            await socket.close()
+
+    async def _heard(self, socket: SocketReader, told: Any, step: list[Any]) -> None:
+        name = told["subscription"]
+        own = self.named[name]
+        if "error" in told:
+            assert self.short, told
+            assert told["error"]["code"] == "unavailable", told
+            await asyncio.sleep(0.05)
+            socket.say(subscribe=[self._asked(name)])
+            return
+        if "ended" in told:
+            assert told["ended"] == "unsubscribed" or (self.short and told["ended"] == "evicted"), told
+            own.evicted += told["ended"] == "evicted"
+            socket.say(subscribe=[self._asked(name)])
+            return
+        assert all(each.get("type", name) == name for each in step)
+        own.offset = "" if step and "control" in step[0]["headers"] else own.offset
+        own.begun += not own.offset
+        own.take(step, told["streamNextOffset"], told["token"])
+        if self.rng.random() < 0.03:
+            socket.say(unsubscribe=[name])
 
 
 def counted(rows: list[dict[str, Any]]) -> Counter[Any]:
@@ -221,8 +283,10 @@ async def judged(
     for name, sql in VIEWS.items():
         await deployment.execute(f"CREATE EXT VIEW {name} AS {sql}")
     writer = Writer(deployment, log, rng)
-    followers = [Follower(app, *asked, random.Random(rng.random()), short) for asked in ASKED * 2]
-    tasks = [asyncio.create_task(each.follow()) for each in followers]
+    followers = [Follower(app, *asked, random.Random(rng.random()), short) for asked in ASKED * 3]
+    alone, together = followers[: 2 * len(ASKED)], followers[2 * len(ASKED) :]
+    sockets = [SharedSocket(app, together[at::3], random.Random(rng.random()), short) for at in range(3)]
+    tasks = [asyncio.create_task(each.follow()) for each in (*alone, *sockets)]
     try:
         while len(log.writes) < writes:
             await writer.some()

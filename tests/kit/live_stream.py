@@ -1,4 +1,4 @@
-"""A client of live views inside the test's process: it speaks ASGI, reads as slowly as it is told to, and folds."""
+"""Clients of live views inside the test's process: they speak ASGI, read as slowly as they are told to, and fold."""
 
 from __future__ import annotations
 
@@ -104,6 +104,89 @@ class EventReader:
         self._closing.set()
         self.reads.set()
         await self._task
+
+
+class SocketReader:
+    """A WebSocket, as ASGI has it. While ``reads`` is clear, nothing is read."""
+
+    def __init__(self, app: Any, headers: Headers | None = None, url: str = "/v1/live"):
+        self.status = 0
+        """101: it was accepted."""
+        self.refusal = b""
+        self.began = asyncio.Event()
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.closed: int | None = None
+        """With which code the server closed it."""
+        self._said: asyncio.Queue[Any] = asyncio.Queue()
+        self._texts: asyncio.Queue[Any] = asyncio.Queue()
+        self._said.put_nowait({"type": "websocket.connect"})
+        scope = {
+            "type": "websocket",
+            "path": urlsplit(url).path,
+            "raw_path": urlsplit(url).path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "ws",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "client": ("192.0.2.1", 1),
+            "server": ("test", 80),
+            "subprotocols": [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        self._task = asyncio.create_task(self._run(app, scope))
+
+    async def _run(self, app: Any, scope: Any) -> None:
+        try:
+            await app(scope, self._said.get, self._send)
+        finally:
+            self.began.set()
+            self._texts.put_nowait(None)
+
+    async def _send(self, message: Any) -> None:
+        kind = message["type"]
+        if kind == "websocket.accept":
+            self.status = 101
+            self.began.set()
+        elif kind == "websocket.close":
+            self.closed = message["code"]
+            self._said.put_nowait({"type": "websocket.disconnect", "code": self.closed})
+        elif kind == "websocket.http.response.start":
+            self.status = message["status"]
+        elif kind == "websocket.http.response.body":
+            self.refusal += message["body"]
+        else:
+            await self.reads.wait()
+            for text in unframed(message["bytes"]):
+                self._texts.put_nowait(json.loads(text))
+
+    def say(self, **members: Any) -> None:
+        self._said.put_nowait({"type": "websocket.receive", "text": json.dumps(members)})
+
+    async def text(self) -> Any:
+        """The next text that says something; None at the end."""
+        while (found := await self._texts.get()) == []:
+            pass
+        return found
+
+    async def close(self) -> None:
+        self._said.put_nowait({"type": "websocket.disconnect", "code": 1005})
+        self.reads.set()
+        await self._task
+
+
+def unframed(frames: bytes) -> list[bytes]:
+    """The texts in what a server sends (RFC 6455, 5.2): whole, and not masked."""
+    texts, at = [], 0
+    while at < len(frames):
+        assert frames[at] == 0x81
+        size, at = frames[at + 1], at + 2
+        if size > 125:
+            width = 2 if size == 126 else 8
+            size, at = int.from_bytes(frames[at : at + width]), at + width
+        texts.append(frames[at : at + size])
+        at += size
+    return texts
 
 
 def _parsed(block: str) -> tuple[str, Any] | None:
