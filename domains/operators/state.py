@@ -66,10 +66,12 @@ _NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME, Kind.NULL)
 class Index(ABC):
     """One index of a node's state. Iteration order of the keys is that of their last use (oldest first)."""
 
-    __slots__ = ("bytes", "columns", "key_of", "partial")
+    __slots__ = ("bytes", "columns", "ghosts", "key_of", "partial")
 
     def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
         """``collations`` are those of the node's rows."""
+        self.ghosts: dict[Row, None] = {}
+        """What was evicted for want of memory last."""
         self.columns = columns
         self.key_of = key_function(columns, collations)
         self.partial = partial

@@ -167,3 +167,34 @@ def test_more_hits_than_by_last_use() -> None:
         if len(recent) > 30:
             del recent[next(iter(recent))]
     assert ours > plain + 80, f"seed 11: {ours} hits against {plain}"
+
+
+def test_an_answer_that_is_most_of_the_memory_stays_when_it_is_asked_for_again() -> None:
+    """It is in the largest index, so it is the victim of the batch that fills it; what nobody asks for is not to stay
+    in its place for ever."""
+    flow = Flow(check=False)
+    big, small = flow.table("big", "g", "x"), flow.table("small", "g", "x")
+    flow.reader("big", big, 0)
+    flow.reader("small", small, 0)
+    flow.start()
+    flow.insert("big", *((0, at) for at in range(200)))
+    flow.insert("small", *((group, 0) for group in range(100)))
+    fill(flow, "small", range(100))
+    fill(flow, "big", [0])
+    limit = flow.accounted() - 1000
+    for _ in range(2):
+        fill(flow, "big", [0])
+        if (excess := flow.accounted() - limit) > 0:
+            flow.evict_memory(0, excess)
+    assert filled(flow, "big") == [0]
+    assert len(filled(flow, "small")) > 50
+
+
+def test_what_is_evicted_and_not_asked_for_again_makes_way_for_good() -> None:
+    flow = counted("one", "other")
+    fill(flow, "one", [0])
+    fill(flow, "other", range(1, 20))
+    for _ in range(30):
+        flow.evict_memory(0, 1)
+    assert not filled(flow, "other")
+    assert not filled(flow, "one")

@@ -153,8 +153,6 @@ class Watches:
         """Have what is evicted asked for at once; what it is filled with is told as any change."""
 
         def act(hosted: Any, batch: Batch) -> None:
-            if watch.in_vain:  # What is used least of the largest state may be just this.
-                hosted.shrink(hosted.memory_limit >> max(1, FILLS_IN_VAIN // 2 - watch.in_vain), batch)
             hosted.read(
                 *watch.reader, watch.lookup.keys, Look(lambda: None), lambda outcome: self._filled(watch), batch
             )
