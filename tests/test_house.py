@@ -126,7 +126,7 @@ HOUSE = {
     "controller": (86, 17050),
     "worker": (87, 17400),
     "migrations": (141, 28450),
-    "domains": (102, 19650),
+    "domains": (102, 19700),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13300),
