@@ -17,6 +17,7 @@ from domains.language.types import TableSchema
 from domains.plan import commands
 from domains.plan.graph import Columns, DomainIndex
 from domains.plan.sharding import physical
+from domains.store.widening import following, kept_foreign_keys
 from migrations.access.policies import written_through
 from migrations.altered_tables import altered_views, called, dropped_first, policed_views, rebuilt_views
 from migrations.catalog import Policy, ViewDefinition, policies_number
@@ -224,13 +225,15 @@ class _Work:
     def _alter_table(self, table: str, schema: TableSchema, *, cascade: bool = False) -> None:
         before = self.state.catalog.tables[table.lower()]
         refuse_broken(self.state.catalog, before, schema)
+        schema, *others = self._renamed_keys(before, schema)
         refuse_policies(self.state.catalog, before, schema)
         views = altered_views(self.state, schema, cascade=cascade)
         for view in views.outdated:
             for name in self.state.catalog.dependents(view.name):
                 self._forget(self.state.catalog.views[name.lower()])
             self._forget(view)
-        self.state.catalog = self.state.catalog.with_table(schema)
+        for each in (schema, *others):
+            self.state.catalog = self.state.catalog.with_table(each)
         for view in views.renamed:
             self.state.catalog = self.state.catalog.with_view(view)
         self.meanings.clear()
@@ -242,6 +245,13 @@ class _Work:
         for columns in dict.fromkeys((*schema.unique, *schema.indexes)):
             if columns not in (*before.unique, *before.indexes):
                 self.tables.extend(build_index(schema, columns, self.state.shards))
+
+    def _renamed_keys(self, before: TableSchema, schema: TableSchema) -> list[TableSchema]:
+        """The table, and those whose foreign keys name a column of it that it renames: a shard alters them with it."""
+        others = [each for each in self.state.catalog.tables.values() if each.name != schema.name]
+        own = dict(zip(before.foreign_keys, kept_foreign_keys(before, schema), strict=True))
+        keys = tuple(own.get(key, key) for key in schema.foreign_keys)
+        return [replace(schema, foreign_keys=keys), *following(before, schema, others)]
 
     def _check_rows(self, before: TableSchema, schema: TableSchema) -> None:
         """Before anything is decided; writes go on meanwhile (``domains/engine/lifecycle/expected.py``)."""

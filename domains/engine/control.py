@@ -22,6 +22,7 @@ from domains.engine.upqueries import IngressSources
 from domains.engine.writing.write import change_table
 from domains.errors import HeadraceError, NotFound
 from domains.language.rewriting import is_never
+from domains.language.types import TableSchema
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
 from domains.plan import graph
@@ -49,6 +50,7 @@ from domains.plan.commands import (
 from domains.plan.graph import Materialization, Node
 from domains.plan.packets import Effect, Filled, Insert, Read, Reply
 from domains.plan.traits import is_base, is_ingress, traits_of
+from domains.store.widening import following
 
 DONE = Progress(0, True)
 
@@ -67,12 +69,12 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case FillTable(operation=operation):
             _fill(domain, operation)
         case AlterTable(schema=schema):
-            domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
-            domain.store.alter_table(schema)
+            before = domain.store.table(schema.name).schema
+            others = [each for each in domain.store.tables() if each.name != schema.name]
+            for each in (schema, *following(before, schema, others)):
+                _alter_table(domain, each)
             domain.expected.pop(schema.name, None)
             domain.written.clear()
-            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
-            domain.vertices.rebase(schema.name)
         case Expect(schema=schema):
             earlier = domain.expected.get(schema.name)
             added = () if earlier is None else earlier.added
@@ -128,6 +130,13 @@ def _fill(domain: Domain, operation: Insert) -> None:
 
 _ROW = re.compile(r"^row \d+: ")
 """Which row it is says nothing where rows are filled in part by part."""
+
+
+def _alter_table(domain: Domain, schema: TableSchema) -> None:
+    domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
+    domain.store.alter_table(schema)
+    domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
+    domain.vertices.rebase(schema.name)
 
 
 def _drop_unfinished(domain: Domain, name: str) -> None:

@@ -19,14 +19,15 @@ what adds them and what takes them away get the same NULL, and cancel out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from domains.errors import HeadraceError
 from domains.language.coercion import coercer
 from domains.language.compile import compile_expression
 from domains.language.json_rows import decoded_expression
 from domains.language.rewriting import fields_of
-from domains.language.types import Row, TableColumn, TableSchema, Value, collations_of
+from domains.language.types import ForeignKey, Row, TableColumn, TableSchema, Value, collations_of
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 
@@ -107,6 +108,29 @@ class Widening:
             elif at < self.width:
                 found.add(at)
         return tuple(sorted(found))
+
+
+def following(old: TableSchema, new: TableSchema, tables: Iterable[TableSchema]) -> list[TableSchema]:
+    """Of these tables those whose foreign keys name a column that has another name now, with that name: they are
+    altered with it, in one step."""
+    pairs = zip(old.columns, new.columns, strict=False)
+    names = {one.name.lower(): two.name for one, two in pairs if one.name != two.name and not one.dropped}
+    found = []
+    for table in tables if names else ():
+        keys = tuple(
+            replace(key, key=tuple([names.get(name.lower(), name) for name in key.key]))
+            if key.enforced and key.parent.lower() == old.name.lower()
+            else key
+            for key in table.foreign_keys
+        )
+        if keys != table.foreign_keys:
+            found.append(replace(table, foreign_keys=keys))
+    return found
+
+
+def kept_foreign_keys(old: TableSchema, new: TableSchema) -> tuple[ForeignKey, ...]:
+    """The old schema's foreign keys, with the new names of what they name, where that is the table itself."""
+    return next(iter(following(old, new, [old])), old).foreign_keys
 
 
 def widening(old: TableSchema, new: TableSchema) -> Widening:

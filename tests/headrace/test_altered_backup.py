@@ -368,3 +368,44 @@ def test_computed_values_of_stored_rows_are_the_same_wherever_they_are_read(
         assert retyped(again) == states[-1][1]
         again.execute("UPDATE r SET n = n + 1 WHERE h = 22")
         assert rows(again, "SELECT id FROM r WHERE h = 24") == [(1,)]
+
+
+NAMING = """
+CREATE TABLE p (a INT NOT NULL PRIMARY KEY, up INT,
+  CONSTRAINT above FOREIGN KEY (up) REFERENCES p (a)) SHARD BY (a) SHARDS 1;
+CREATE TABLE c (id INT NOT NULL PRIMARY KEY, x INT,
+  CONSTRAINT k FOREIGN KEY (x) REFERENCES p (a) ON UPDATE CASCADE ON DELETE CASCADE) SHARD BY (id) SHARDS 1;
+CREATE EXT VIEW children AS SELECT id FROM c WHERE x = ?
+"""
+
+
+def check_names(db: Embedded, key: str, child: str) -> None:
+    """The foreign keys hold, by the names that their columns have."""
+    assert f"(`{child}`) REFERENCES `p` (`{key}`)" in db.execute("SHOW CREATE TABLE c").rows[0][1]
+    assert f"(`up`) REFERENCES `p` (`{key}`)" in db.execute("SHOW CREATE TABLE p").rows[0][1]
+    with pytest.raises(ConstraintViolation, match='foreign key "k"'):
+        db.execute("INSERT INTO c VALUES (90, 77)")
+    with pytest.raises(ConstraintViolation, match='foreign key "above"'):
+        db.execute("INSERT INTO p VALUES (91, 77)")
+    db.execute("INSERT INTO p VALUES (50, 1); INSERT INTO c VALUES (60, 50)")
+    db.execute(f"UPDATE p SET {key} = 51 WHERE {key} = 50")
+    assert [row["id"] for row in db.view("children").lookup(x=51)] == [60]
+    db.execute(f"DELETE FROM p WHERE {key} = 51")
+    assert db.view("children").lookup(x=51) == []
+
+
+def test_columns_of_foreign_keys_are_renamed(db: Embedded, tmp_path: Path, shards: int) -> None:
+    db.execute(NAMING)
+    db.execute("INSERT INTO p VALUES (1, NULL), (2, 1); INSERT INTO c VALUES (10, 1), (11, 2)")
+    check_names(db, "a", "x")
+    db.send(calls.archive())
+    then = moment()
+    db.execute("ALTER TABLE p RENAME COLUMN a TO z; ALTER TABLE c CHANGE x y INT AFTER id")
+    check_names(db, "z", "y")
+    back_up_running(db, str(tmp_path / "backup"))
+    for number, (as_of, names) in enumerate(((then, ("a", "x")), (None, ("z", "y")))):
+        restore(str(tmp_path / "backup"), tmp_path / f"restored{number}", as_of=as_of)
+        for _ in range(2):  # The second time out of its own store.
+            with opened(tmp_path / f"restored{number}", shards, None) as again:
+                assert rows(again, "SELECT * FROM c") == [(10, 1), (11, 2)]
+                check_names(again, *names)

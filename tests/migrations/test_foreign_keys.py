@@ -116,8 +116,7 @@ NEEDED = [
     "DROP TABLE p",
     "ALTER TABLE p DROP INDEX only_one",
     "ALTER TABLE p DROP INDEX only_one, DROP COLUMN a",
-    "ALTER TABLE p CHANGE a z INT NOT NULL",
-    "ALTER TABLE p RENAME COLUMN a TO z",
+    "ALTER TABLE p CHANGE a z BIGINT NOT NULL",
     "ALTER TABLE c MODIFY x BIGINT",
     "ALTER TABLE c DROP INDEX k",
     "ALTER TABLE c MODIFY x INT NOT NULL",
@@ -171,6 +170,35 @@ def test_what_stored_rows_cannot_be_checked_by_is_refused(sql: str, why: str) ->
     state = state_of("CREATE TABLE p (a INT PRIMARY KEY, b INT)", "CREATE TABLE c (x INT, n INT)")
     with pytest.raises(Unsupported, match=why):
         change_of(state, RecipeEntry((sql,)), one_domain)
+
+
+RENAMED = [
+    ("ALTER TABLE p RENAME COLUMN a TO z", "(`x`) REFERENCES `p` (`z`, `b`)"),
+    ("ALTER TABLE p CHANGE a z INT NOT NULL AFTER b", "(`x`) REFERENCES `p` (`z`, `b`)"),
+    (
+        "ALTER TABLE p RENAME COLUMN a TO t, RENAME COLUMN b TO a, RENAME COLUMN t TO b",
+        "(`x`) REFERENCES `p` (`b`, `a`)",
+    ),
+    ("ALTER TABLE p RENAME COLUMN a TO z; ALTER TABLE p RENAME COLUMN z TO y", "(`x`) REFERENCES `p` (`y`, `b`)"),
+    ("RENAME TABLE p TO q; ALTER TABLE q RENAME COLUMN a TO z", "(`x`) REFERENCES `q` (`z`, `b`)"),
+    ("ALTER TABLE c DROP FOREIGN KEY k; ALTER TABLE p RENAME COLUMN a TO z", ""),
+]
+
+
+@pytest.mark.parametrize(("sql", "shown"), RENAMED, ids=[each[0] for each in RENAMED])
+def test_a_foreign_key_follows_the_names_of_what_it_names(sql: str, shown: str) -> None:
+    child = "CREATE TABLE c (x INT, n INT, CONSTRAINT k FOREIGN KEY (x, n) REFERENCES p (a, b))"
+    state = state_of("CREATE TABLE p (a INT NOT NULL, b INT NOT NULL, UNIQUE KEY (b, a))", child, *sql.split("; "))
+    assert shown.replace("(`x`)", "(`x`, `n`)") in schema_text(state.catalog)
+    assert state.catalog.table("c").foreign_keys or not shown
+
+
+def test_a_foreign_key_of_a_table_that_names_itself_follows_it() -> None:
+    state = state_of(
+        "CREATE TABLE p (a INT PRIMARY KEY, x INT, CONSTRAINT k FOREIGN KEY (x) REFERENCES p (a))",
+        "ALTER TABLE p RENAME COLUMN a TO z, RENAME COLUMN x TO a",
+    )
+    assert "FOREIGN KEY (`a`) REFERENCES `p` (`z`)" in schema_text(state.catalog)
 
 
 def test_tables_that_name_each_other_are_made_again() -> None:

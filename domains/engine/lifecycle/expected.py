@@ -37,7 +37,7 @@ from domains.plan.commands import Progress
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 from domains.store.storage import Store, TableStore
-from domains.store.widening import widening
+from domains.store.widening import kept_foreign_keys, widening
 
 NAMED_ROWS = 10
 """Rows that break a schema to come which an error names."""
@@ -68,7 +68,8 @@ def newly_required(before: TableSchema, after: TableSchema) -> list[int]:
 def new_foreign_keys(before: TableSchema, after: TableSchema) -> list[ForeignKey]:
     """Enforced ones that come, of columns that are stored already. (In a column that comes stored rows have NULL, and
     so name no row: ``refuse_unread`` of the planner.)"""
-    come = [key for key in after.foreign_keys if key.enforced and key not in before.foreign_keys]
+    kept = kept_foreign_keys(before, after)
+    come = [key for key in after.foreign_keys if key.enforced and key not in kept]
     return [key for key in come if max(key.columns) < len(before.columns)]
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from domains.errors import AlreadyExists, SqlError, StillInUse, UnknownName, Unsupported
 from domains.language.types import ForeignKey, Kind, Reaction, SqlType, TableSchema
-from domains.store.widening import widening
+from domains.store.widening import kept_foreign_keys, widening
 from migrations.catalog import Catalog, unknown
 from migrations.parse.reading import Parsed, exp, nodes
 from migrations.parse.writing import quote
@@ -258,9 +258,10 @@ def refuse_unread(
     """:raises Unsupported: a foreign key comes that stored rows cannot be checked by: a column of its table has values
     only once the change is made; or the parent, which the same change has altered, is stored without what it names."""
     widen = widening(before, after)
+    kept = kept_foreign_keys(before, after)
     padding = dict(enumerate(widen.constants, widen.width)) | dict.fromkeys(widen.computed, "")
     for key in after.foreign_keys:
-        if not key.enforced or key in before.foreign_keys:
+        if not key.enforced or key in kept:
             continue
         parent = parent_of(after, key, catalog)
         stored = altered.get(parent.name, parent)
@@ -289,14 +290,14 @@ def refuse_broken(catalog: Catalog, before: TableSchema, after: TableSchema) -> 
                 raise _needed(before, key, f'column "{before.name}.{before.columns[at].name}"')
             if not has_index_for(after, key.columns):
                 raise _needed(before, key, "the index")
-    renamed = retyped | {at for at, (one, two) in pairs if one.name != two.name}
-    names = {before.columns[at].name.lower(): at for at in renamed}
-    unique = [{after.columns[at].name.lower() for at in key} for key in (after.primary_key, *after.unique)]
+    names = {before.columns[at].name.lower() for at in retyped}
+    keys = (key for key in (after.primary_key, *after.unique) if max(key, default=0) < len(before.columns))
+    unique = [{before.columns[at].name.lower() for at in key} for key in keys]
     for child, key in referring(catalog, before.name):
         if child.name == before.name and key.name not in kept:
             continue
         named = {name.lower() for name in key.key}
-        for name in named.intersection(names):
+        for name in named & names:
             raise _needed(child, key, f'column "{before.name}.{name}"')
         if named not in unique:
             raise _needed(child, key, f'the unique key of table "{before.name}"')
