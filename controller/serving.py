@@ -36,7 +36,7 @@ from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished, reads_of
-from controller.statements.evaluating import Elsewhere, evaluate, traced, within
+from controller.statements.evaluating import Elsewhere, evaluate, lineage, within
 from controller.statements.listing import info_of, stored_table, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
@@ -157,9 +157,8 @@ class Serving(ABC):
         return 0
 
     async def lineage(self, view: str, key: Any, place: int, session: Caller = OPEN) -> Rows:
-        question = traced(self.state, view, key, place, self.now, session)
         async with within(self.budget):
-            return (await self.evaluate(question, {}))[0]
+            return await lineage(self, view, key, place, session)
 
     async def statistics(self, tables: Sequence[TableSchema]) -> Statistics:
         return await self.hosts.statistics(self._bases(), tables)

@@ -21,14 +21,15 @@ from typing import Any, Protocol
 from controller.access.session import Caller
 from controller.deployment import ArchivedPositions
 from controller.hosts import Hosts, SchemaChanged
-from controller.lookups.binding import Binding
+from controller.lookups.binding import Binding, FinishedLookup
 from controller.migrating.bulk.building import started
 from controller.statements.listing import view_of
 from domains.engine.evaluation import EvaluationPlan, RowsExceeded
 from domains.errors import BadRequest, ReadTimeout, StorageFailure, Unavailable, Unsupported
+from domains.language.coercion import json_row_coercer, json_value
 from domains.language.json_rows import schema_to_json
 from domains.language.types import TableSchema
-from domains.plan.graph import DomainIndex
+from domains.plan.graph import DomainIndex, ParameterKind
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shards
 from migrations.access.rights import Privilege
@@ -36,7 +37,12 @@ from migrations.backfill.stages import columns_read
 from migrations.catalog import ViewDefinition
 from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import State
+from migrations.parse.reading import exp
+from migrations.parse.syntax import nodes
+from migrations.query.finish import Finish
+from migrations.query.view import PlannedView
 from migrations.spark_sql import in_order
+from migrations.statements.adhoc.shapes_of_selects import verbatim
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget, timed_out
 
@@ -118,21 +124,69 @@ def _reaches(clock: Clock, token: Clock) -> bool:
     return all(clock.get(base, position) >= position for base, position in token.items())
 
 
-def traced(state: State, view: str, key: Any, place: int, now: Callable[[], str], session: Caller) -> Question:
+class Evaluates(Protocol):
+    """What lineage needs of a deployment."""
+
+    @property
+    def state(self) -> State: ...
+
+    def now(self) -> str: ...
+
+    async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]: ...
+
+
+async def lineage(port: Evaluates, view: str, key: Any, place: int, session: Caller) -> Rows:
     """Which base rows a row of a view's answer comes from, the one at ``place`` from 0.
 
     :raises NotFound, BadRequest: there is no such view, or the key is not one of it. :raises Forbidden: one of the
-    tables, or the view, is not for the session to read. :raises Unsupported: the answer is more than the reader's."""
+    tables, or the view, is not for the session to read. :raises Unsupported: nothing can be told."""
+    state = port.state
     planned = view_of(state, view)
     for name in (planned.name, *sorted(planned.tables)):
         session.check(Privilege.SELECT, name)
     if policed := state.catalog.policed([planned.name]):
         named = ", ".join(policed)
-        raise Unsupported(f'lineage of view "{planned.name}", which has policies of {named}', hint="ask by SQL instead")
-    if planned.finish is not None:
-        raise Unsupported(f'lineage of view "{planned.name}", whose answer is finished when it is read')
-    _, plan = plan_evaluation(state, state.catalog.views[planned.name.lower()])
-    return Question(plan, Binding.of(planned, now).from_json(key).sent, traced=place)
+        raise Unsupported(
+            f'lineage of view "{planned.name}", whose tables {named} have policies: which of a row\'s base rows the '
+            "reader may see is not known",
+            hint="ask by SQL, which applies them",
+        )
+    definition = state.catalog.views[planned.name.lower()]
+    _, plan = plan_evaluation(state, definition)
+    bound = Binding.of(planned, port.now).from_json(key)
+    question = Question(plan, bound.sent, traced=place)
+    if isinstance(bound, FinishedLookup) and planned.finish is not None:
+        stored, _ = await port.evaluate(replace(question, traced=None), {})
+        answer = finished_rows(bound, planned.finish, stored)
+        if not 0 <= place < len(answer):
+            raise BadRequest(f"the answer has {len(answer)} rows, and none at {place}", hint="rows are counted from 0")
+        question = _with_values(state, definition, planned, bound, port.now)
+        question = replace(question, traced=place, seen=answer[place])
+    return (await port.evaluate(question, {}))[0]
+
+
+def _with_values(
+    state: State, definition: ViewDefinition, planned: PlannedView, bound: FinishedLookup, now: Callable[[], str]
+) -> Question:
+    """The view's query with the values of a look-up in its text: then nothing of it is left for later.
+
+    :raises Unsupported: not all of its parameters are in its text."""
+    marks = sum(isinstance(node, exp.Placeholder) for node in nodes(definition.relation))
+    if planned.hidden or marks != len(planned.placeholders):
+        asked = "the time, or of parameters of views that it reads"
+        raise Unsupported(f'lineage of view "{planned.name}", which asks for {asked}', hint="ask by SQL instead")
+    counts = {ParameterKind.LIMIT: bound.count, ParameterKind.OFFSET: bound.start}
+    values = [counts.get(each.kind, value) for each, value in zip(planned.parameters, bound.values, strict=True)]
+    written = verbatim(definition.relation, state.catalog, [values[at] for at in planned.placeholders])
+    again, plan = plan_evaluation(state, written.meant())
+    return Question(plan, Binding.of(again, now).from_json([]).sent)
+
+
+def finished_rows(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:
+    """What the view's finish makes of the rows."""
+    stored = list(map(json_row_coercer(finish.stored), rows))
+    found = finish.answer(stored, bound.values, bound.count, bound.start)
+    return [tuple(map(json_value, row)) for row in found]
 
 
 class SelectJob(Protocol):

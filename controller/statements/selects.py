@@ -14,7 +14,7 @@ from controller.access.session import Caller
 from controller.deployment import QueryInfo, StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
-from controller.statements.evaluating import Elsewhere, SparkSelects, within
+from controller.statements.evaluating import Elsewhere, SparkSelects, finished_rows, within
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort, is_partial
 from controller.statements.shapes import (
     FULL_ROWS,
@@ -47,7 +47,6 @@ from domains.store.storage import AUTOMATIC_BYTES
 from migrations.flow.evaluation_plan import explained, finds_by_index, is_unique, may_be_reordered, plan_evaluation
 from migrations.flow.plan import State
 from migrations.flow.planned_alone import PlannedAlone, explained_as_view
-from migrations.query.finish import Finish
 from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
@@ -305,7 +304,7 @@ class Selects:
         if counted is not None:
             counted[0].rows += len(rows)
         if isinstance(bound, FinishedLookup) and planned.finish is not None:
-            finish = partial(_finished, bound, planned.finish, rows)
+            finish = partial(finished_rows, bound, planned.finish, rows)
             rows = await self.texts.aside(finish) if self.texts.has_thread and len(rows) > ROWS_TOGETHER else finish()
         return planned.columns, rows, clock
 
@@ -491,10 +490,3 @@ class Selects:
 
 def constants(select: ConstantSelect) -> StatementResult:
     return StatementResult(select.columns, tuple(tuple(map(json_value, row)) for row in select.rows))
-
-
-def _finished(bound: FinishedLookup, finish: Finish, rows: Rows) -> Rows:
-    """What the view's finish makes of the rows."""
-    stored = list(map(json_row_coercer(finish.stored), rows))
-    found = finish.answer(stored, bound.values, bound.count, bound.start)
-    return [tuple(map(json_value, row)) for row in found]

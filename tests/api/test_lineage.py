@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -22,7 +23,12 @@ CREATE EXT VIEW Voted AS SELECT id, UPPER(title) AS loud FROM stories
 CREATE EXT VIEW Both AS SELECT title AS name FROM stories UNION ALL SELECT name FROM authors;
 CREATE EXT VIEW Ranked AS SELECT id, ROW_NUMBER() OVER (PARTITION BY author ORDER BY id) AS place FROM stories
   WHERE author = ?;
-CREATE EXT VIEW Distinctly AS SELECT DISTINCT user_id FROM votes WHERE user_id = ?
+CREATE EXT VIEW Distinctly AS SELECT DISTINCT user_id FROM votes WHERE user_id = ?;
+CREATE EXT VIEW Loud AS SELECT CONCAT(?, title) AS said, id FROM stories WHERE author = ? AND (id > ? OR title LIKE ?)
+  ORDER BY id DESC LIMIT ?;
+CREATE EXT VIEW Counted AS SELECT COUNT(*) AS n, author FROM stories WHERE id > ? OR title LIKE ? GROUP BY author
+  ORDER BY n DESC, author;
+CREATE EXT VIEW Several AS SELECT id FROM stories WHERE author = ? AND (title IN (?) OR id < ?) ORDER BY id
 """
 
 
@@ -42,6 +48,11 @@ CASES: list[tuple[str, list[int], int, set[tuple[Any, ...]]]] = [
     ("Voted", [1], 0, {("stories", 1, 1), ("votes", 1, 11)}),
     ("Ranked", [1], 1, {("stories", 1, 1), ("stories", 2, 1)}),
     ("Distinctly", [10], 0, {("votes", 1, 10), ("votes", 3, 10)}),
+    ("Loud", ["oh ", 1, 0, "x", 5], 0, {("stories", 2, 1)}),
+    ("Loud", ["oh ", 1, 1, "W%", 5], 1, {("stories", 1, 1)}),
+    ("Counted", [1, "W%"], 0, {("stories", 1, 1), ("stories", 2, 1)}),
+    ("Counted", [1, "W%"], 1, {("stories", 3, 2)}),
+    ("Several", [1, ["Mill", "Race"], 2], 1, {("stories", 2, 1)}),
 ]  # fmt: skip
 
 
@@ -51,7 +62,9 @@ async def test_the_base_rows_of_an_answer(http: httpx.AsyncClient, deployment: o
     made = await http.post("/v1/sql", json={"sql": PROGRAM}, timeout=READ_TIMEOUT)
     assert made.status_code == 200, made.text
     for view, key, row, wanted in CASES:
-        found = await http.get("/v1/lineage", params={"view": view, "key": str(key), "row": row}, timeout=READ_TIMEOUT)
+        found = await http.get(
+            "/v1/lineage", params={"view": view, "key": json.dumps(key), "row": row}, timeout=READ_TIMEOUT
+        )
         assert found.status_code == 200, (view, found.text)
         assert told(found.json()["rows"]) == wanted, (view, key)
         assert not found.json()["more"]
@@ -60,5 +73,7 @@ async def test_the_base_rows_of_an_answer(http: httpx.AsyncClient, deployment: o
         found = await http.get("/v1/lineage", params={"view": "both", "row": place}, timeout=READ_TIMEOUT)
         (only,) = found.json()["rows"]
         assert name in only["row"].values(), (name, only)
-    for wrong, status in (("view=Best&key=[1]&row=1", 400), ("view=Best&key=[", 400), ("view=Bast", 404), ("", 400)):
-        assert (await http.get(f"/v1/lineage?{wrong}", timeout=READ_TIMEOUT)).status_code == status, wrong
+    past_the_end = 'view=Counted&key=[1,"W%25"]&row=2'
+    for wrong in ("view=Best&key=[1]&row=1", past_the_end, "view=Best&key=[", ""):
+        assert (await http.get(f"/v1/lineage?{wrong}", timeout=READ_TIMEOUT)).status_code == 400, wrong
+    assert (await http.get("/v1/lineage?view=Bast", timeout=READ_TIMEOUT)).status_code == 404

@@ -44,6 +44,8 @@ class Question:
     traced: int | None = None
     """The place of a row of the answer, from 0: what is answered is the base rows that it comes from, as
     :class:`Lineage` tells them."""
+    seen: Row | None = None
+    """The row that is traced as JSON has it, where its place in an answer that was finished is another."""
 
 
 def answered(
@@ -101,6 +103,11 @@ def _row_at(evaluation: Evaluation, question: Question, place: int) -> Row:
     limit, offset = limits(plan.reader, bound.limit, bound.offset)
     layout = _layout(plan)
     rows = [row for part in _found(evaluation, plan, bound, None) for row, weight in part for _ in range(weight)]
+    if question.seen is not None:
+        same = [row for row in rows if tuple(map(json_value, row[: plan.reader.visible])) == question.seen]
+        if not same:
+            raise BadRequest("the answer does not have this row any more", hint="read the view again")
+        return same[0]
     page = sorted(rows, key=lambda row: _rank(layout, row))[offset : None if limit is None else offset + limit]
     if not 0 <= place < len(page):
         raise BadRequest(f"the answer has {len(page)} rows, and none at {place}", hint="rows are counted from 0")
