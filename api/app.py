@@ -51,11 +51,13 @@ def create_app(
     proxies: Sequence[str] = (),
     hosts: Sequence[str] = (ANY,),
     origins: Sequence[str] = (),
+    drills: Path | None = None,
 ) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
     ``trusted``: whoever can call it may do everything, whatever accounts there are. ``proxies``: see ``AsgiDoor``.
     ``hosts``, ``origins``: the server's names, and the origins whose pages may call it (``doors/browsers.py``).
+    ``drills``: the directory of what drills have found.
 
     ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
     longer are logged; 0: none."""
@@ -78,6 +80,7 @@ def create_app(
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
+    fastapi.state.drills = drills
     beside = {"authentication": authentication.status, "live": deployment.live.status}
     if log is not None:
         beside["audit"] = log.status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
@@ -17,6 +18,7 @@ from api.limits import check_browser
 from api.metrics import Metrics
 from api.schemas import Model, checked
 from api.statuses import SESSION
+from controller.access.authentication import Authentication
 from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import Deployment
 from domains.errors import NotFound
@@ -68,6 +70,7 @@ def needs(privilege: Privilege, on: str = "") -> list[Any]:
     return [Depends(NeedsRight(privilege, on))]
 
 
+UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As `If-None-Match` has it"}}
 FOR_ACCOUNTS = [Depends(AsksForAccount())]
 FOR_ALL = [Depends(OpenToAll())]
 
@@ -97,6 +100,11 @@ async def _serving(request: Request) -> Deployment:
 async def _metrics(request: Request) -> Metrics:
     metrics: Metrics = request.app.state.metrics
     return metrics
+
+
+async def _authentication(request: Request) -> Authentication:
+    endpoints: Endpoints = request.app.state.endpoints
+    return endpoints.authentication
 
 
 async def _token(
@@ -133,6 +141,7 @@ async def _answered(request: Request) -> Response:
 Asking = Annotated[Caller, Depends(_session)]
 Serving = Annotated[Deployment, Depends(_serving)]
 Measuring = Annotated[Metrics, Depends(_metrics)]
+Knowing = Annotated[Authentication, Depends(_authentication)]
 Answered = Annotated[Response, Depends(_answered)]
 TAKES_TOKEN = [Depends(_token)]
 
@@ -163,6 +172,17 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     beside = {name: _inlined(value, definitions) for name, value in schema.items() if name != "$ref"}
     reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     return {**_inlined(definitions[reference], definitions), **beside} if reference else beside
+
+
+def tagged(request: Request, value: Any) -> Response:
+    """The answer with a tag of what it says, and 304 for who has just that: so a list is followed by asking again."""
+    body = serialize(value)
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, Headrace-Claims"}
+    known = request.headers.get("if-none-match", "")
+    if tag in {each.strip().removeprefix("W/") for each in known.split(",")}:
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, "application/json")
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

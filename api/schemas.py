@@ -393,6 +393,12 @@ class LineageAnswer(BaseModel):
     more: bool = Field(description="There are more base rows than are told")
 
 
+class ReaderAnswer(BaseModel):
+    account: str = Field(description='"" for all, where there are no accounts')
+    last_read: str | None = Field(description="When it looked a key up last, in UTC, up to 10 s late")
+    live: int = Field(description="Its subscriptions")
+
+
 class ViewStatsAnswer(BaseModel):
     view: str
     materialization: str
@@ -409,6 +415,62 @@ class ViewStatsAnswer(BaseModel):
     deltas: int
     deltas_per_write: float | None = Field(description="Of all its nodes, for each delta of its base tables")
     reasons: list[str]
+    age: float = Field(description="Seconds since this process prepared it, at the first use of what it is now")
+    readers: list[ReaderAnswer] | None = Field(description="Through this process; null without the right PROCESS")
+
+
+class GrantedKey(BaseModel):
+    id: str
+    label: str
+    expires: str | None
+
+
+class AccountAnswer(BaseModel):
+    account: str
+    role: bool
+    ways: list[str] = Field(description="Beside keys: password, certificate")
+    keys: list[GrantedKey]
+    locked: bool
+    expires: str | None = Field(description="In UTC, as all times here")
+    grants: list[str] = Field(description="The statements that give it what it has")
+
+
+class AccountsAnswer(BaseModel):
+    accounts: list[AccountAnswer]
+
+
+class SessionAnswer(BaseModel):
+    account: str
+    way: str = Field(description="key, token, password, certificate")
+    credentials: int
+    expires: str | None = Field(description="Of the one that expires first")
+    last_read: str | None = Field(description="When the account read a view last, up to 10 s late")
+    live: int = Field(description="The account's subscriptions to live views")
+
+
+class SessionsAnswer(BaseModel):
+    sessions: list[SessionAnswer]
+
+
+class DrillGoal(BaseModel):
+    goal: str
+    limit: float
+    seen: float | None
+    met: bool
+
+
+class DrillAnswer(BaseModel):
+    drill: str
+    says: str
+    seed: int
+    held: bool = Field(description="Nothing was lost, doubled or wrong, and service came back")
+    time: str = Field(description="When its result was written, in UTC")
+    goals: list[DrillGoal]
+    picture: bool = Field(description="Whether there is one at /v1/drills/{drill}/picture")
+
+
+class DrillsAnswer(BaseModel):
+    drills: list[DrillAnswer]
 
 
 class HealthAnswer(BaseModel):

@@ -271,6 +271,8 @@ class PreparedLookup(Protocol):
     (``stale``)."""
 
     info: ViewInfo
+    since: float
+    """When it was prepared, by ``monotonic``."""
     stale: bool
     types: bytes
     """Its info's."""

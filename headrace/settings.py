@@ -283,6 +283,9 @@ class Settings(BaseSettings):
     slow_request: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=1.0, ge=0, le=3600, description="seconds from which on a request is logged as slow; 0 logs none"
     )
+    drills: Annotated[Path | None, Flag("serve", "up", "api", value="DIR")] = Field(
+        default=None, description="directory of what headrace drill --out has written, for the console to show"
+    )
     archive: Annotated[str | None, Flag("serve", "up", "controller", "worker", value="URL")] = Field(
         default=None, description="directory or URL (s3://…, hdfs://…) that base tables are archived under"
     )

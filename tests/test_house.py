@@ -122,8 +122,8 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7950),
-    "api": (36, 6000),
-    "controller": (86, 17050),
+    "api": (37, 6250),
+    "controller": (86, 17200),
     "worker": (87, 17400),
     "migrations": (141, 28450),
     "domains": (102, 19700),

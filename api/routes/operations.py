@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
 
 from api.dependencies import FOR_ACCOUNTS, FOR_ALL, Asking, Measuring, Serving, answer, needs
 from api.encoding import loads
 from api.graph import collapsed, part_of
 from api.schemas import (
+    DrillsAnswer,
     GraphAnswer,
     HealthAnswer,
     LineageAnswer,
@@ -20,8 +24,9 @@ from api.schemas import (
 )
 from api.statuses import STATUSES
 from api.version import VERSION
+from controller.access.accounts import time_text
 from controller.deployment import ReasonKind, health_of
-from domains.errors import BadRequest, Unavailable
+from domains.errors import BadRequest, NotFound, Unavailable
 from migrations.access.rights import Privilege
 from worker.adhoc.lineage import LINEAGE_MOST
 
@@ -108,6 +113,42 @@ async def lineage(
         {"table": table, "row": dict(zip(names, values, strict=True))} for table, names, values in found[:LINEAGE_MOST]
     ]
     return answer({"rows": told, "more": len(found) > LINEAGE_MOST})
+
+
+@router.get("/v1/drills", response_model=DrillsAnswer, dependencies=needs(Privilege.METRICS))
+async def drills(request: Request) -> Response:
+    """What `headrace drill --out` has found, from the directory that the setting `drills` names; the latest first."""
+    return answer({"drills": await to_thread(_drills, request.app.state.drills)})
+
+
+@router.get(
+    "/v1/drills/{drill}/picture",
+    response_class=FileResponse,
+    dependencies=needs(Privilege.METRICS),
+    responses={200: {"content": {"image/png": {}}}},
+)
+async def picture(drill: str, request: Request) -> Response:
+    """Requests and faults of a drill over time."""
+    found = [each for each in await to_thread(_drills, request.app.state.drills) if each["drill"] == drill]
+    if not found or not found[0]["picture"]:
+        raise NotFound(f'there is no picture of a drill "{drill}"', hint="GET /v1/drills lists what there is")
+    return FileResponse(request.app.state.drills / f"{drill}.png", media_type="image/png")
+
+
+def _drills(directory: Path | None) -> list[dict[str, Any]]:
+    """What is no result of a drill is left out."""
+    found = []
+    for path in () if directory is None else directory.glob("*.json"):
+        try:
+            told, written = loads(path.read_bytes()), path.stat().st_mtime
+            shown = {name: told[name] for name in ("drill", "says", "seed", "held", "goals")}
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if shown["drill"] == path.stem:
+            found.append(
+                (written, {**shown, "time": time_text(written), "picture": path.with_suffix(".png").is_file()})
+            )
+    return [shown for _, shown in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
 @router.get(

@@ -10,7 +10,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Answered, Asking, Serving, answer, documented, json_body, needs
+from api.dependencies import (
+    FOR_ACCOUNTS,
+    TAKES_TOKEN,
+    UNCHANGED,
+    Answered,
+    Asking,
+    Knowing,
+    Serving,
+    answer,
+    documented,
+    json_body,
+    needs,
+    tagged,
+)
 from api.graph import stats_of
 from api.schemas import (
     EvictAnswer,
@@ -23,7 +36,10 @@ from api.schemas import (
     ViewsAnswer,
     ViewStatsAnswer,
 )
+from controller.access.accounts import time_text
+from controller.access.authentication import Authentication
 from controller.deployment import RequestMoment, ViewInfo
+from controller.live.live_views import LiveViews
 from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["views"])
@@ -46,13 +62,13 @@ PARAMETERS = {
 }
 
 
-@router.get("/v1/views", response_model=ViewsAnswer, dependencies=FOR_ACCOUNTS)
-async def list_views(deployment: Serving, session: Asking) -> Response:
+@router.get("/v1/views", response_model=ViewsAnswer, responses=UNCHANGED, dependencies=FOR_ACCOUNTS)
+async def list_views(request: Request, deployment: Serving, session: Asking) -> Response:
     """All views with their SQL, columns, parameters, and whether they are partial or full: those that the account has a
-    right on, and their SQL where it may show it."""
+    right on, and their SQL where it may show it. 304 for who sends the `ETag` of the same list as `If-None-Match`."""
     seen = [each for each in deployment.views() if session.may(None, each.name)]
     shown = [each if session.may(Privilege.SHOW_VIEW, each.name) else replace(each, sql="") for each in seen]
-    return answer({"views": list(map(_view, shown))})
+    return tagged(request, {"views": list(map(_view, shown))})
 
 
 @router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS, dependencies=TAKES_TOKEN)
@@ -141,10 +157,24 @@ async def explain(view: str, request: Request, deployment: Serving) -> Response:
 
 
 @router.get("/v1/views/{view}/stats", response_model=ViewStatsAnswer, dependencies=needs(Privilege.METRICS))
-async def stats(view: str, deployment: Serving) -> Response:
-    """Hits and misses, what the view holds, and what a miss and a write cost."""
-    name = deployment.prepare(view).info.name
-    return answer(stats_of(name, await deployment.status(), await deployment.graph()))
+async def stats(view: str, deployment: Serving, session: Asking, authentication: Knowing) -> Response:
+    """Hits and misses, what the view holds, what a miss and a write cost; and for who has PROCESS, who reads it."""
+    lookup = deployment.prepare(view)
+    name = lookup.info.name
+    told = stats_of(name, await deployment.status(), await deployment.graph())
+    readers = _readers(name, authentication, deployment.live) if session.may(Privilege.PROCESS) else None
+    return answer({**told, "age": round(monotonic() - lookup.since, 1), "readers": readers})
+
+
+def _readers(view: str, authentication: Authentication, live: LiveViews) -> list[dict[str, Any]]:
+    """Who watches it comes first, then who read it last; "" is everybody, where there are no accounts."""
+    read = authentication.readers(view)
+    watching = {account: number for (name, account), number in live.readers().items() if name == view.lower()}
+    rows = [
+        {"account": account, "last_read": time_text(read.get(account)), "live": watching.get(account, 0)}
+        for account in {**read, **watching}
+    ]
+    return sorted(rows, key=lambda row: (bool(row["live"]), row["last_read"] or ""), reverse=True)
 
 
 def _view(info: ViewInfo) -> dict[str, Any]:

@@ -137,6 +137,13 @@ def seconds(text: str) -> float:
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
 
 
+def time_text(since_1970: float | None) -> str | None:
+    """The reverse of :func:`seconds`; None for what is endless or not there."""
+    if since_1970 is None or since_1970 == inf:
+        return None
+    return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 NAME_MAX = 64
 
 

@@ -28,6 +28,7 @@ from controller.access.keeper import Keeper, TokenExpired, refused
 from controller.access.passwords import KEY_BEGINS, key_digest
 from controller.access.session import ANONYMOUS, ASK, OPEN, Caller
 from domains.errors import TooManyRequests, Unauthenticated
+from migrations.access.rights import Privilege
 
 REMEMBERED = 10_000
 """Credentials; with more, the oldest are forgotten and verified anew."""
@@ -35,6 +36,10 @@ FAILURES = 10
 """Wrong credentials from one address, each within a minute of the one before, after which it waits. A valid one
 between them changes nothing: whoever has one account would guess the others'. Who guesses gets 14,000 a day."""
 PAUSE_SECONDS = 60.0
+READ_SECONDS = 10.0
+"""Who reads which view is noted so often: a hit itself only looks whether it is allowed, and so costs nothing more."""
+READERS = 10_000
+"""Pairs of an account and a view that are remembered; the ones that read longest ago are forgotten."""
 ADDRESSES = 10_000
 """Addresses whose failures are counted; the oldest are forgotten."""
 
@@ -56,6 +61,28 @@ class PeerCertificate(NamedTuple):
         return cls(tuple(names), cert_time_to_seconds(given["notAfter"]))
 
 
+class Presence(NamedTuple):
+    """An account's credentials of one kind that a process has verified and remembers."""
+
+    account: str
+    way: str
+    """key, token, password, certificate"""
+    credentials: int
+    expires: float
+    """Of the one that expires first: seconds since 1970, or endless."""
+    read: float | None
+    """When the account read a view last, if it has."""
+
+
+def _way(proof: bytes | PeerCertificate | None) -> str:
+    if not isinstance(proof, bytes):
+        return "certificate"
+    scheme, _, given = proof.partition(b" ")
+    if scheme.lower() == b"basic":
+        return "password"
+    return "key" if given.strip().startswith(KEY_BEGINS.encode()) else "token"
+
+
 class Authentication:
     """Of one deployment; without a keeper everybody is trusted (an embedded database is its process's own)."""
 
@@ -67,6 +94,9 @@ class Authentication:
         self.sessions: dict[bytes | PeerCertificate | None, Caller] = {}
         """Those that were verified, by their headers or certificates; they may have expired (see
         ``Endpoints.known``)."""
+        self._read: dict[tuple[str, str], float] = {}
+        """When an account read a view last, by the view's name in lower case and the account's."""
+        self._noting: asyncio.TimerHandle | None = None
         self._failures: dict[str, tuple[int, float]] = {}
         """By address: how many, and until when they count."""
         self._verifying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -78,6 +108,7 @@ class Authentication:
 
     def _changed(self) -> None:
         self.is_open = self._keeper is None or not self._keeper.closed
+        self._note()
         self.sessions.clear()
 
     async def session(self, headers: list[bytes], address: str, certificate: PeerCertificate | None = None) -> Caller:
@@ -108,7 +139,46 @@ class Authentication:
         while len(self.sessions) >= REMEMBERED:
             del self.sessions[next(iter(self.sessions))]
         self.sessions[proof] = session
+        if self._noting is None:
+            self._noting = asyncio.get_running_loop().call_later(READ_SECONDS, self._note_again)
         return session
+
+    def _note_again(self) -> None:
+        """As long as there are sessions."""
+        self._note()
+        again = asyncio.get_running_loop().call_later
+        self._noting = again(READ_SECONDS, self._note_again) if self.sessions else None
+
+    def _note(self) -> None:
+        now = time()
+        for session in self.sessions.values():
+            for privilege, view in session.found:
+                if privilege is Privilege.SELECT:
+                    self._read.pop((view.lower(), session.account), None)
+                    self._read[view.lower(), session.account] = now
+            session.found.clear()
+        while len(self._read) > READERS:
+            del self._read[next(iter(self._read))]
+
+    def readers(self, view: str) -> dict[str, float]:
+        """Which accounts have read the view through this process, by look-ups, and when last: seconds since 1970, at
+        most READ_SECONDS late."""
+        self._note()
+        return {account: last for (name, account), last in self._read.items() if name == view.lower()}
+
+    def present(self) -> list[Presence]:
+        """Whose credentials are remembered here, by account and by the way that they prove it."""
+        self._note()
+        reads: dict[str, float] = {}
+        for (_, account), last in self._read.items():
+            reads[account] = max(last, reads.get(account, 0.0))
+        found: dict[tuple[str, str], list[float]] = {}
+        for proof, session in self.sessions.items():
+            if session.expires > time():
+                found.setdefault((session.account, _way(proof)), []).append(session.expires)
+        return [
+            Presence(account, way, len(ends), min(ends), reads.get(account)) for (account, way), ends in found.items()
+        ]
 
     def _of_certificate(self, keeper: Keeper, certificate: PeerCertificate) -> Caller:
         """Nobody guesses a certificate: what is refused is not counted."""

@@ -289,15 +289,7 @@ class _Performing:
             self._session.check(Privilege.CREATE_USER)
         if not name:
             raise BadRequest("there is no account to show the rights of", hint="SHOW GRANTS FOR name")
-        account = self._account(name)
-        shown = f"`{name}`@`{HOST}`" if not account.is_role else f"`{name}`"
-        lines = [
-            f"GRANT {words} ON {_quoted(on)} TO {shown}{' WITH GRANT OPTION' if option else ''}"
-            for words, on, option in account.rights.lines()
-        ]
-        known = [self._accounts.role(id) for id in account.roles]
-        roles = ", ".join(sorted(f"`{role.name}`" for role in known if role is not None))
-        rows = [*(lines or [f"GRANT USAGE ON *.* TO {shown}"]), *([f"GRANT {roles} TO {shown}"] if roles else [])]
+        rows = grants_of(self._account(name), self._accounts)
         return Told((f"Grants for {name}@{HOST}",), [(row,) for row in rows])
 
     # --- keys -------------------------------------------------------------------------------------------------------
@@ -340,6 +332,18 @@ class _Performing:
             if all_of_them or account.name == self._session.account
         ]
         return Told(("id", "label", "account", "expires"), rows)
+
+
+def grants_of(account: Account, accounts: Accounts) -> list[str]:
+    """The statements that give an account what it has."""
+    shown = f"`{account.name}`@`{HOST}`" if not account.is_role else f"`{account.name}`"
+    lines = [
+        f"GRANT {words} ON {_quoted(on)} TO {shown}{' WITH GRANT OPTION' if option else ''}"
+        for words, on, option in account.rights.lines()
+    ]
+    known = [accounts.role(id) for id in account.roles]
+    roles = ", ".join(sorted(f"`{role.name}`" for role in known if role is not None))
+    return [*(lines or [f"GRANT USAGE ON *.* TO {shown}"]), *([f"GRANT {roles} TO {shown}"] if roles else [])]
 
 
 def _quoted(on: str) -> str:

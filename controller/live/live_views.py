@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -344,6 +345,10 @@ class LiveViews:
         topic.close()
 
     # --- what there is ----------------------------------------------------------------------------------------------
+
+    def readers(self) -> Counter[tuple[str, str]]:
+        """How many subscriptions there are, by the view's name in lower case and the account's."""
+        return Counter((each.topic.view.lower(), each.caller.account) for each in self._subscriptions)
 
     def status(self) -> dict[str, Any]:
         return {

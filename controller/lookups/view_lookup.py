@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from controller.access.session import ANONYMOUS, Caller
@@ -50,9 +51,11 @@ class ViewLookup:
         self.stale = False
         self.hits = 0
         self.misses = 0
+        """Look-ups that a domain was asked for: ``Serving`` counts them. What is missed here may be tried again."""
         self.seconds = 0.0
         """In which what was missed was filled."""
-        """Look-ups that a domain was asked for: ``Serving`` counts them. What is missed here may be tried again."""
+        self.since = monotonic()
+        """When it was prepared: that is how long it has counted."""
         self._hosts = hosts
         self._sampled: list[Row] = []
         self._telling = AccessReporter()

@@ -232,6 +232,7 @@ def _app(deployment: Deployment, admission: Admission, settings: Settings, liste
         proxies=settings.trusted_proxy,
         hosts=hosts_of(settings, listening),
         origins=settings.cors_origins,
+        drills=settings.drills,
     )
 
 

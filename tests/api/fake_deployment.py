@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from time import monotonic
 from typing import Any, cast
 
 import orjson
@@ -91,6 +92,7 @@ class FakeLookup:
         self.info = info
         self.types = info.types
         self.stale = False
+        self.since = monotonic()
 
     def try_page(self, text: Mapping[str, Sequence[str]], asker: Caller = OPEN) -> bytes | BoundLookup:
         key = self._deployment.key_of_text(self.info, text)

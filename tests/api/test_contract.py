@@ -301,6 +301,17 @@ async def test_a_deployment_without_an_archive_says_so(http: httpx.AsyncClient) 
     assert "archive" not in (await http.get("/v1/status")).json()
 
 
+async def test_a_list_is_followed_by_its_tag(http: httpx.AsyncClient) -> None:
+    for path, makes in (("/v1/tables", "CREATE TABLE more (id INT PRIMARY KEY)"), ("/v1/views", "DROP VIEW ByTitle")):
+        first = await http.get(path)
+        again = await http.get(path, headers={"if-none-match": f'"other", W/{first.headers["etag"]}'})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await http.post("/v1/sql", json={"sql": makes})).status_code == 200
+        after = await http.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert after.status_code == 200
+        assert after.json() != first.json()
+
+
 async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     calls = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
@@ -330,6 +341,10 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "DELETE /v1/migrations/{id}",
         "GET /v1/graph",
         "GET /v1/lineage",
+        "GET /v1/accounts",
+        "GET /v1/sessions",
+        "GET /v1/drills",
+        "GET /v1/drills/{drill}/picture",
         "GET /v1/queries",
         "GET /v1/queries/running",
         "DELETE /v1/queries/running/{id}",

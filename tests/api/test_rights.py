@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from time import time
 from types import MappingProxyType, SimpleNamespace
 
 import httpx
@@ -16,7 +17,7 @@ from fastapi import APIRouter
 
 from api import app as app_module
 from api.app import create_app
-from controller.access.accounts import Account, ApiKey, administrator
+from controller.access.accounts import Account, ApiKey, administrator, seconds
 from controller.access.keeper import Keeper
 from controller.access.passwords import Passwords, key_digest, new_id
 from controller.embedded.local import LocalDeployment
@@ -328,3 +329,33 @@ async def test_passwords_stand_in_no_list_and_no_error(closed: Served) -> None:
     shown = await closed.done("CREATE USER y IDENTIFIED BY 'hunter2'; SHOW FULL PROCESSLIST", ANN)
     assert "hunter2" not in str(shown)
     assert "IDENTIFIED" in str(shown)
+
+
+async def test_who_is_here_and_who_reads_a_view(closed: Served) -> None:
+    await closed.keeper.change("bob", lambda before: account("bob"))
+    await closed.done("GRANT SELECT ON ByAuthor TO bob; GRANT METRICS ON * TO bob", ANN)
+    bob = bearer("hrk_bob")
+    begun = time()
+    assert (await closed.http.get("/v1/views/byauthor?author=7", headers=bob)).status_code == 200
+    stats = (await closed.http.get("/v1/views/ByAuthor/stats", headers=ANN)).json()
+    assert [(each["account"], each["live"]) for each in stats["readers"]] == [("bob", 0)]
+    assert abs(seconds(stats["readers"][0]["last_read"]) - begun) < 60
+    assert 0 <= stats["age"] < 600
+    assert (await closed.http.get("/v1/views/ByAuthor/stats", headers=bob)).json()["readers"] is None
+    sessions = (await closed.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
+    assert [(each["account"], each["way"], each["credentials"]) for each in sessions] == [
+        ("ann", "key", 1),
+        ("bob", "key", 1),
+    ]
+    assert sessions[0]["last_read"] is None
+    assert sessions[1]["last_read"] == stats["readers"][0]["last_read"]
+    told = await closed.http.get("/v1/accounts", headers=ANN)
+    ann, bobs = told.json()["accounts"]
+    assert (ann["account"], ann["ways"], len(ann["keys"]), ann["locked"]) == ("ann", ["password"], 1, False)
+    assert bobs["grants"] == ["GRANT METRICS ON *.* TO `bob`@`%`", "GRANT SELECT ON `byauthor` TO `bob`@`%`"]
+    for secret in ("argon2", "hrk_", "sha256"):
+        assert secret not in told.text
+    await closed.done("REVOKE SELECT ON ByAuthor FROM bob", ANN)
+    assert (await closed.http.get("/v1/views/ByAuthor?author=7", headers=bob)).status_code == 403
+    stats = (await closed.http.get("/v1/views/ByAuthor/stats", headers=ANN)).json()
+    assert [each["account"] for each in stats["readers"]] == ["bob"], "it did read it"
