@@ -452,20 +452,13 @@ class SessionsAnswer(BaseModel):
     sessions: list[SessionAnswer]
 
 
-class DrillGoal(BaseModel):
-    goal: str
-    limit: float
-    seen: float | None
-    met: bool
-
-
 class DrillAnswer(BaseModel):
     drill: str
     says: str
     seed: int
     held: bool = Field(description="Nothing was lost, doubled or wrong, and service came back")
     time: str = Field(description="When its result was written, in UTC")
-    goals: list[DrillGoal]
+    goals: list[dict[str, Json]] = Field(description="Each with its limit, what was seen, whether it is met")
     picture: bool = Field(description="Whether there is one at /v1/drills/{drill}/picture")
 
 
