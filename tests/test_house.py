@@ -124,7 +124,7 @@ HOUSE = {
     "headrace": (51, 7950),
     "api": (37, 6250),
     "controller": (86, 17200),
-    "worker": (87, 17450),
+    "worker": (88, 17750),
     "migrations": (141, 28450),
     "domains": (102, 19700),
     "zookeeper": (13, 3200),

@@ -14,6 +14,7 @@ from tests.cluster_simulation.checks import check_heard
 from tests.cluster_simulation.dataflow import SimulatedDataflow
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.rebuilds import SimulatedRebuilds
+from tests.kit.hosted_site import never_refused
 from worker.protocol.messages import OpenDomain, Pong, Role
 from worker.service.server import LeaderMessage, WorkerServer
 from worker.service.waits import decided_epochs
@@ -91,7 +92,7 @@ class SimulatedWorker:
         cluster, random = self.cluster, self.cluster.random
         self.peers = Peers(
             greeting(cluster.name, Role.WORKER, self.name, self.incarnation),
-            lambda packets, processed: self.dataflow.receive(packets, processed),
+            lambda packets, processed, refused: self.dataflow.receive(packets, processed, never_refused),
             cluster.zookeeper.secret,
         )
         pace = random.choice((0.0002, 0.001, 0.001, 0.01))

@@ -21,7 +21,7 @@ from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, plan_start
 from migrations.recipe import RecipeEntry
-from tests.kit.hosted_site import HostedSite
+from tests.kit.hosted_site import HostedSite, never_refused
 from worker.dataflow.batch import Batch, LinkPacket
 from worker.dataflow.domain_host import DomainHost
 
@@ -131,7 +131,7 @@ class HostedCluster:
         key = self.rng.choice(waiting)
         queue = self.streams[key]
         packets = [queue.popleft() for _ in range(min(len(queue), self.rng.randrange(1, 4)))]
-        self.act(key[1], lambda hosted, batch: hosted.receive(packets, batch))
+        self.act(key[1], lambda hosted, batch: hosted.receive(packets, batch, never_refused))
         return True
 
     # --- who hosts what -------------------------------------------------------------------------------------------

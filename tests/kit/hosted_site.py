@@ -15,10 +15,16 @@ from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Publish
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost
+from worker.protocol.messages import ProtocolError
 from worker.reader_map import ReaderLayout
 
 Found = TypeVar("Found")
 Rows = dict[Row, Counter[Row]]
+
+
+def never_refused(error: ProtocolError) -> None:
+    """Every packet is of a worker of ours."""
+    raise AssertionError(error)
 
 
 class HostedSite:

@@ -28,7 +28,7 @@ from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.kit.hosted_site import Found, HostedSite
+from tests.kit.hosted_site import Found, HostedSite, never_refused
 from tests.kit.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
 from worker.adhoc.cut import samples_of
@@ -137,7 +137,7 @@ class MemoryWorker(HostedSite):
 
     def take(self, packet: LinkPacket) -> None:
         if not self.dead:
-            self.act(lambda hosted, batch: hosted.receive([packet], batch))
+            self.act(lambda hosted, batch: hosted.receive([packet], batch, never_refused))
 
     async def handle(self, message: Any) -> Any:
         self.asked.append(message)

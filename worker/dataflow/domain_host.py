@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import assert_never
 
@@ -32,13 +31,11 @@ from domains.plan.packets import (
     Failed,
     Once,
     Operation,
-    Outcome,
     Packet,
     PeerReset,
     Publish,
     Read,
     Reply,
-    RequestId,
     Send,
     Touch,
     Write,
@@ -50,12 +47,14 @@ from worker.dataflow.hosted_domain import (
     HostedDomain,
     HostedReaders,
     LinkCounters,
+    PendingRequests,
     Reception,
     TokenWait,
     TokenWaits,
     destination,
     source,
 )
+from worker.dataflow.link_checks import Refused, told
 from worker.dataflow.memory_limiter import Pressure, relieve, room_of
 from worker.dataflow.watches import WatchedReaders
 from worker.protocol.messages import NotHere, StaleEpoch
@@ -66,48 +65,6 @@ _bytes = attrgetter("bytes")
 
 class StepBroken(Exception):
     """A step was broken off, and no leader opens the domain again. No error of the caller: his write may be there."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
-    domain: DomainIndex
-    answer: Answerer
-    look: Look | None
-
-
-class PendingRequests:
-    def __init__(self) -> None:
-        self._last = 0
-        self._pending: dict[RequestId, PendingRequest] = {}
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
-        """``look`` is taken where the answer stands among what is published."""
-        self._last += 1
-        request = RequestId(self._last)
-        self._pending[request] = PendingRequest(domain, answer, look)
-        return request
-
-    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
-        pending = self._pending.pop(request)
-        if pending.look is not None:
-            batch.visible.append(pending.look)
-        batch.answers.append((pending.answer, outcome))
-
-    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
-        """The domain is gone, and with it what it was asked."""
-        for request, pending in list(self._pending.items()):
-            if pending.domain == domain:
-                del self._pending[request]
-                batch.answers.append((pending.answer, Failed(error)))
-
-    def fail_all(self, error: HeadraceError) -> None:
-        """Nothing goes on."""
-        for pending in self._pending.values():
-            pending.answer(Failed(error))
-        self._pending.clear()
 
 
 class DomainHost:
@@ -249,7 +206,8 @@ class DomainHost:
         for packet in held:
             match host.reception(packet):
                 case Reception.PROCESS:
-                    self._handle(host, packet, batch)
+                    if self._fits(host, packet, batch, told):
+                        self._handle(host, packet, batch)
                 case Reception.STALE:
                     self.counters.stale += 1
                 case Reception.HOLD:
@@ -322,14 +280,14 @@ class DomainHost:
         self._linked(index)
         self.waits.add(index, wait)
 
-    def receive(self, packets: Sequence[LinkPacket], batch: Batch) -> None:
-        """Packets of another worker's domains, in order."""
+    def receive(self, packets: Sequence[LinkPacket], batch: Batch, refused: Refused = told) -> None:
+        """Packets of another worker's domains, in order; ``refused`` hears of those that are none."""
         for packet in packets:
             host = self.hosts.get(destination(packet))
             if host is None:
                 self.counters.unhosted += 1
             else:
-                self._take(host, packet, batch)
+                self._take(host, packet, batch, refused)
         self._drain(batch)
 
     def _linked(self, index: DomainIndex) -> HostedDomain:
@@ -370,7 +328,7 @@ class DomainHost:
             raise NotHere(f"domain {index} is not {how} here", epoch=self.epoch)
         if isinstance(command, AddNodes):
             self.layouts.add(host, command.nodes)
-        host.versions.clear()
+        host.forget()
         progress, effects = perform(host.domain, command)
         if isinstance(command, Activate):
             self.layouts.reveal(host, batch)
@@ -434,18 +392,33 @@ class DomainHost:
             else:
                 self._take(host, packet, batch)
 
-    def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch) -> None:
+    def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch, refused: Refused | None = None) -> None:
+        """``refused``: it came from another worker."""
         if self._given_up and packet.epoch < self._given_up.get(source(packet), 0):
             self.counters.stale += 1
             return
         match host.reception(packet):
             case Reception.PROCESS:
-                self._handle(host, packet, batch)
+                if refused is None or self._fits(host, packet, batch, refused):
+                    self._handle(host, packet, batch)
             case Reception.STALE:
                 self.counters.stale += 1
             case Reception.HOLD:
                 self.counters.held += 1
                 host.held.append(packet)
+
+    def _fits(self, host: HostedDomain, packet: LinkPacket, batch: Batch, refused: Refused) -> bool:
+        """Where it does not, nothing of it is done. Its link cannot go on without it: what comes after it breaks the
+        domain, so that it is opened again, and the link with it."""
+        error = host.checks.refusal(packet)
+        if error is None:
+            return True
+        self.counters.refused += 1
+        refused(error)
+        if host.checks.is_over(packet):
+            host.domain.broken = error
+            self._break(host, packet, error, batch)
+        return False
 
     # --- the end of a batch -------------------------------------------------------------------------------------
 

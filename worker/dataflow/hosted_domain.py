@@ -24,9 +24,21 @@ from domains.errors import BadRequest, HeadraceError, NotFound, TypeViolation
 from domains.language.coercion import row_coercer
 from domains.language.types import NULL, Row, TableSchema
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Insert, Operation, Upquery, receiver_of, sender_of
+from domains.plan.packets import (
+    Clock,
+    Failed,
+    Filled,
+    Insert,
+    Operation,
+    Outcome,
+    RequestId,
+    Upquery,
+    receiver_of,
+    sender_of,
+)
 from domains.plan.traits import is_reader
-from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
+from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
+from worker.dataflow.link_checks import LinkChecks
 from worker.protocol.messages import together, version_of
 from worker.reader_map import ReaderLayout
 from worker.reader_map.layout import reader_id
@@ -54,6 +66,8 @@ class LinkCounters:
     """Packets of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
     unhosted: int = 0
     """Dropped: for a domain that is not here."""
+    refused: int = 0
+    """Dropped: no process of ours makes such a packet (``link_checks.py``)."""
 
 
 @dataclass(slots=True)
@@ -81,6 +95,16 @@ class HostedDomain:
     """The bytes accounted when it was last ``weighed``."""
     weighed: bool = False
     """Whether nothing has happened since."""
+    checks: LinkChecks = field(init=False)
+    """Of what other workers send it."""
+
+    def __post_init__(self) -> None:
+        self.checks = LinkChecks(self.domain)
+
+    def forget(self) -> None:
+        """A command changes the domain's graph or tables."""
+        self.versions.clear()
+        self.checks.clear()
 
     @property
     def is_broken(self) -> bool:
@@ -240,3 +264,48 @@ def _is_over(host: HostedDomain, wait: TokenWait, batch: Batch) -> bool:
     # Where the reader has gone, whoever asked finds that out by reading.
     batch.answers.append((wait.answer, Filled()))
     return True
+
+
+# Requests that their domains have not replied to yet.
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    domain: DomainIndex
+    answer: Answerer
+    look: Look | None
+
+
+class PendingRequests:
+    def __init__(self) -> None:
+        self._last = 0
+        self._pending: dict[RequestId, PendingRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
+        """``look`` is taken where the answer stands among what is published."""
+        self._last += 1
+        request = RequestId(self._last)
+        self._pending[request] = PendingRequest(domain, answer, look)
+        return request
+
+    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
+        pending = self._pending.pop(request)
+        if pending.look is not None:
+            batch.visible.append(pending.look)
+        batch.answers.append((pending.answer, outcome))
+
+    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
+        """The domain is gone, and with it what it was asked."""
+        for request, pending in list(self._pending.items()):
+            if pending.domain == domain:
+                del self._pending[request]
+                batch.answers.append((pending.answer, Failed(error)))
+
+    def fail_all(self, error: HeadraceError) -> None:
+        """Nothing goes on."""
+        for pending in self._pending.values():
+            pending.answer(Failed(error))
+        self._pending.clear()

@@ -34,6 +34,7 @@ from worker.dataflow.domain_host import DomainHost, StepBroken
 from worker.dataflow.group_commit import Deliver, GroupCommit
 from worker.dataflow.hosted_domain import TokenWait
 from worker.dataflow.inbox import INPUT_BYTES, Inbox, Input, Run
+from worker.dataflow.link_checks import Refused, told
 from worker.dataflow.pacing import Paces, Sliced, Stretch
 from worker.dataflow.reading_together import JointRead, WantedKeys
 from worker.dataflow.watches import Watches
@@ -80,14 +81,11 @@ class DataflowThread:
         self.reader_map = ReaderMap(readers)
         self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None
-        self.listeners: list[Callable[[], None]] = []
-        """Called from the flusher after each run of batches, and when a step has failed."""
+        self.listeners: list[Callable[[], None]] = []  # Called after each run of batches, and when a step has failed.
         self.failure_listeners: list[Callable[[], None]] = []  # Called where there is a ``failure`` then.
         self._ended = False
-        self._suspects = False
-        """Something has failed, and ``_lost`` is to say whether it is over."""
-        self._alone = not led
-        """No other worker waits for what this thread has to say while it would flush a batch itself."""
+        self._suspects = False  # Something has failed, and ``_lost`` is to say whether it is over.
+        self._alone = not led  # No other worker waits for what this thread has to say while it would flush itself.
         self._paces = Paces()
         self._inbox = Inbox(outbound_waiting)
         self._turn = Lock()
@@ -317,11 +315,13 @@ class DataflowThread:
         self._put(lambda _batch, _answer: future.set_result(question()), future, limited=False)
         return future
 
-    def receive(self, packets: Sequence[LinkPacket], taken: Callable[[], None] | None = None) -> None:
-        """Packets of other workers, in order. Never refused; ``taken`` is called when it is processed."""
+    def receive(
+        self, packets: Sequence[LinkPacket], taken: Callable[[], None] | None = None, refused: Refused = told
+    ) -> None:
+        """Packets of other workers, in order. All are taken; ``taken`` is called when it is processed."""
 
         def run(batch: Batch, _: Answerer) -> None:
-            self.hosted.receive(packets, batch)
+            self.hosted.receive(packets, batch, refused)
             if taken is not None:
                 taken()
 

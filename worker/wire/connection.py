@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: HeadraceError, number: int = 0) -> None:
         """End the connection because of what came over it, and tell the other side why."""
         if self._close(error):
-            self._tell_of(error)
+            self.tell_of(error)
             self._write(framed(-number, error))
             self._flush()
             assert self._transport is not None
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
                 self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
-    def _tell_of(self, error: HeadraceError) -> None:
+    def tell_of(self, error: HeadraceError) -> None:
         _log.warning("the connection of %s ends: %s", self, error)
 
     # --- asyncio's side ---------------------------------------------------------------------------------------

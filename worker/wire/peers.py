@@ -20,6 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -214,11 +215,12 @@ class Peer:
 
 _log = logging.getLogger("headrace.wire")
 
-Deliver = Callable[[list[LinkPacket], Callable[[], None]], None]
+Deliver = Callable[[list[LinkPacket], Callable[[], None], Callable[[ProtocolError], None]], None]
 """Takes packets for domains of this process, in order. It must take them all, and not block.
 
 It calls its second argument, from any thread, when they are processed. Only then are they acknowledged, so a sender
-that is faster than this process sees that in its own ``waiting_bytes``, and takes less from outside.
+that is faster than this process sees that in its own ``waiting_bytes``, and takes less from outside. The third one it
+calls, from any thread, of each that fits no node there: it is named in the log, and counted.
 """
 
 
@@ -267,7 +269,7 @@ class Arrivals:
         arriving.frames += 1
         if packets:
             arriving.unprocessed += 1
-            self._deliver(packets, self._processing(arriving))
+            self._deliver(packets, self._processing(arriving), partial(self._refused, connection))
         elif not arriving.unprocessed:
             self._processed(arriving, arriving.inbound.received)  # Pieces of a packet, or items that came again.
         return None
@@ -285,6 +287,10 @@ class Arrivals:
             self._processed(arriving, number if arriving.unprocessed else arriving.inbound.received)
 
         return done
+
+    def _refused(self, connection: Accepted, error: ProtocolError) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(connection.tell_of, error)
 
     def _processed(self, arriving: Arriving, number: int) -> None:
         arriving.processed = number

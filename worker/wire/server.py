@@ -43,13 +43,13 @@ class Accepted(Connection):
         if self.stage is ConnectionStage.OPENING:
             self._refuse(ProtocolError("no greeting came", hint="only processes of headrace connect here"))
 
-    def _tell_of(self, error: HeadraceError) -> None:
+    def tell_of(self, error: HeadraceError) -> None:
         where = self._transport.get_extra_info("peername") if self._transport is not None else None
         self.server.refusals.note(str(where[0]) if where else "", str(self), error)
 
     def _reply(self, number: int, answer: Any, message: Any) -> None:
         if isinstance(answer, ProtocolError | BadRequest):
-            self._tell_of(answer)
+            self.tell_of(answer)
         super()._reply(number, answer, message)
 
     def pause_writing(self) -> None:

@@ -44,7 +44,7 @@ class Worker:
         assert isinstance(message, StreamOpen | StreamFrame)
         return self.peers.take(connection, message)  # type: ignore[arg-type]
 
-    def take(self, packets: list[LinkPacket], processed: Callable[[], None]) -> None:
+    def take(self, packets: list[LinkPacket], processed: Callable[[], None], refused: object) -> None:
         self.arrived.extend(packets)
         if self.owed is None:
             processed()
