@@ -51,6 +51,7 @@ class TokenRules:
 class Verified:
     claims: Mapping[str, Any]
     key: SigningKey
+    expires: float
 
 
 class KeyUnknown(Exception):
@@ -121,6 +122,8 @@ class WebTokens:
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._decoded, token)
+        except (ArithmeticError, RecursionError, TypeError, ValueError):
+            raise TokenWrong("form") from None  # A time beyond all floats, JSON of a thousand levels.
         finally:
             self._waiting -= 1
 
@@ -144,7 +147,7 @@ class WebTokens:
             leeway=rules.leeway,
             options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
         )
-        return Verified(MappingProxyType(claims), key)
+        return Verified(MappingProxyType(claims), key, float(int(claims["exp"])) + rules.leeway)
 
     def _session(self, verified: Verified, keeper: Keeper) -> Caller:
         """:raises TokenWrong, Unauthenticated: the account is not there, or not for tokens."""
@@ -153,13 +156,12 @@ class WebTokens:
         name = told[0] if isinstance(told, list) and len(told) == 1 else told
         if not isinstance(name, str):
             raise TokenWrong("role")
-        expires = int(claims["exp"]) + self._rules.leeway
 
         def proof(account: Account) -> bool:
             return self.keys.holds(key)
 
         def session() -> Caller:
-            found = keeper.session(name, expires, proof, claims)
+            found = keeper.session(name, verified.expires, proof, claims)
             # A name that an issuer gives to its own administrators is not to become one here by chance.
             if found.rights is None:
                 raise TokenWrong("administrator")

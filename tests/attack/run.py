@@ -22,7 +22,7 @@ from kazoo.exceptions import KazooException, NoAuthError
 
 from migrations.access.rights import EVERYTHING, Privilege
 from tests.attack.stranger import attack
-from tests.attack.who_may import ANYBODY, ENDPOINTS, OTHERS, POLICED, SCHEMA, STATEMENTS, WRITES
+from tests.attack.who_may import ANYBODY, ENDPOINTS, FOLLOWED, OTHERS, POLICED, READS, SCHEMA, STATEMENTS, WRITES
 from tests.hostile.run import resident
 from tests.told_process import ToldProcess
 from worker.wire.vocabulary import PROTOCOL
@@ -224,7 +224,13 @@ async def _under_policies(http: httpx.AsyncClient) -> list[str]:
     all_but = {(each, "*") for each in Privilege} - {(Privilege.BYPASS_POLICIES, "*")}
     seven = {**bearer(await _key(http, all_but)), "Headrace-Claims": '{"sub": 7}'}
     before = [(await _done(http, sql))["results"] for sql in OTHERS]
+    heard = bytearray()
+    following = asyncio.create_task(_follow(http, seven, heard))
     faults = []
+    for method, path, body, status in READS:
+        answer = await http.request(method, path, json=body, headers=seven)
+        if answer.status_code != status or WORD in answer.text:
+            faults.append(f"{path} {body}: under policies it gets {answer.status_code}, {answer.text}")
     for method, path, body, wanted in WRITES:
         answer = await http.request(method, path, json=body, headers=seven)
         told = answer.json()
@@ -233,7 +239,22 @@ async def _under_policies(http: httpx.AsyncClient) -> list[str]:
             faults.append(f"{body}: under policies it gets {answer.status_code}, {answer.text}")
         if WORD in answer.text or [(await _done(http, sql))["results"] for sql in OTHERS] != before:
             faults.append(f"{body}: it comes to rows of others: {answer.text}")
+    await _done(http, f"INSERT INTO mails VALUES (90, 8, '{WORD}'), (91, 7, 'the end')")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SERVE_SECONDS):
+            while b"the end" not in heard and not following.done():
+                await asyncio.sleep(0.05)
+    following.cancel()
+    if b"the end" not in heard or WORD.encode() in heard:
+        faults.append(f"who follows live views is sent {heard.decode()}")
     return faults
+
+
+async def _follow(http: httpx.AsyncClient, headers: dict[str, str], heard: bytearray) -> None:
+    """Live views of a user, while others write."""
+    async with http.stream("POST", "/v1/live", json=FOLLOWED, headers=headers) as stream:
+        async for piece in stream.aiter_bytes():
+            heard += piece
 
 
 async def _key(http: httpx.AsyncClient, held: Set[tuple[Privilege, str]]) -> str:

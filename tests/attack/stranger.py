@@ -14,6 +14,10 @@ WAIT_SECONDS = 3.0
 """For the first byte of an answer. What stays silent that long has said nothing."""
 HEARD_MAX = 1 << 20
 HTTP = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SOCKET = (
+    b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 CLIENT_HELLO = bytes.fromhex("1603010046010000420303") + bytes(32) + bytes.fromhex("0000041301c02f0100001500")
 FOUR_LETTERS = (b"stat", b"dump", b"envi", b"conf", b"cons", b"wchp", b"mntr", b"ruok")
 
@@ -66,6 +70,14 @@ def _http(draw: random.Random) -> list[bytes]:
     ]
 
 
+def _web_socket(draw: random.Random) -> list[bytes]:
+    """A handshake, and frames: of nobody's subscription, of lengths that do not come, of no such kind."""
+    said = b'{"subscribe":[{"view":"ByAuthor","parameters":{"author":7}}],"claims":{"sub":7}}'
+    first = draw.choice((0x81, 0x01, 0x82, 0x89, 0x88, 0x8B, 0xC1))
+    length = draw.choice((bytes((0x80 | len(said),)), b"\xff" + struct.pack(">Q", 2**62), bytes((len(said),))))
+    return [SOCKET, (bytes((first,)) + length + bytes(4) + said) * draw.choice((1, 2, 500))]
+
+
 def _zookeeper(draw: random.Random) -> list[bytes]:
     connect = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16) + b"\0"
     return [frame(connect), frame(draw.randbytes(40))]
@@ -90,7 +102,7 @@ def _nothing(draw: random.Random) -> list[bytes]:
 # Conversations: what is sent, piece by piece.
 KINDS = (
     *(_noise, _lengths, _greeting, _unannounced, _maps, _nested),
-    *(_http, _zookeeper, _four_letters, _drips, _tls, _nothing),
+    *(_http, _web_socket, _zookeeper, _four_letters, _drips, _tls, _nothing),
 )
 
 

@@ -167,8 +167,26 @@ CREATE TABLE labels (mail INT, id INT, owner INT, PRIMARY KEY (mail, id),
 INSERT INTO mails VALUES (1, 7, 'mine'), (2, 8, 'abracadabra'), (3, 8, 'abracadabra'), (4, 7, 'with a label');
 INSERT INTO labels VALUES (2, 1, 8), (4, 1, 8);
 CREATE POLICY own ON mails USING (owner = CURRENT_CLAIM('sub'));
-CREATE POLICY own ON labels USING (owner = CURRENT_CLAIM('sub'))
+CREATE POLICY own ON labels USING (owner = CURRENT_CLAIM('sub'));
+CREATE EXT VIEW Mine AS SELECT id, body FROM mails;
+CREATE EXT VIEW Owned AS SELECT id, body FROM mails WHERE owner = ?;
+CREATE EXT VIEW Bodies AS SELECT body, COUNT(*) AS n FROM mails GROUP BY body
 """
+FOLLOWED = {
+    "subscriptions": [{"view": "Mine"}, {"view": "Owned", "parameters": {"owner": 8}}, {"view": "Bodies"}],
+}
+READS: list[tuple[str, str, object, int]] = [
+    *(("GET", f"/v1/views/{path}", None, 200) for path in ("Mine", "Owned?owner=8", "Bodies", "Mine/stats")),
+    *(("GET", f"/v1/views/{path}", None, 200) for path in ("Mine/live", "Owned/live?owner=8", "Bodies/live")),
+    *(("GET", f"/v1/lineage?view={view}&key={key}", None, 422) for view, key in (("Mine", "[]"), ("Owned", "[8]"))),
+    *(("GET", path, None, 200) for path in ("/v1/graph", "/v1/status", "/v1/queries", "/v1/sessions", "/metrics")),
+    ("GET", "/v1/views/Mine/held", None, 403),
+    ("POST", "/v1/lookups", {"lookups": [{"view": "Owned", "keys": [[7], [8]]}, {"view": "Mine", "keys": [[]]}]}, 200),
+    ("POST", "/v1/sql", {"sql": "SELECT * FROM mails ORDER BY body"}, 200),
+    ("POST", "/v1/sql", {"sql": "SELECT GROUP_CONCAT(body) AS b FROM mails"}, 200),
+    ("POST", "/v1/sql", {"sql": "SELECT CAST(body AS SIGNED) AS n, MOD(id, 0) AS m FROM mails"}, 200),
+    ("POST", "/v1/sql", {"sql": "EXPLAIN ANALYZE SELECT * FROM mails"}, 403),
+]
 OTHERS = "SELECT * FROM mails WHERE owner = 8 ORDER BY id", "SELECT * FROM labels ORDER BY mail"
 ROUTE = "/v1/tables/mails/rows"
 WRITES: list[tuple[str, str, object, int | None]] = [

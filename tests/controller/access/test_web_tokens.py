@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt import api_jws as jws
 
 from controller.access import web_tokens
 from controller.access.accounts import Account, administrator
@@ -329,3 +330,67 @@ async def test_a_flood_waits_in_bounds(door: Door, monkeypatch: pytest.MonkeyPat
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(each) for each in found} == {Caller, Overloaded}
     assert door.tokens.status()["waiting"] == 0
+
+
+def raw(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).rstrip(b"=").decode()
+
+
+async def test_headers_and_claims_that_no_issuer_makes(door: Door) -> None:
+    """What is not signed is refused without a trace, and what is signed, too, where it cannot be a token for us."""
+    deep = "[" * 2_900
+    for header in (
+        "[" * 5_900,
+        deep,
+        '{"alg":' + deep,
+        '{"alg":"ES256","kid":' + "9" * 5_000 + "}",
+        '{"alg":"ES256","kid":{"a":1}}',
+        '{"alg":"ES256","kid":["first"]}',
+        '{"alg":"ES256","kid":7}',
+        '{"alg":"ES256","kid":"first","crit":["exp"]}',
+        '{"alg":"ES256","kid":"first","b64":false,"crit":["b64"]}',
+        '{"alg":"ES256","kid":"first","alg":"none"}',
+        '{"alg":"ES256","kid":"../../../../etc/passwd"}',
+        '{"alg":"ES256","kid":"\\ud800"}',
+        '{"alg":"ES256","jku":"https://evil.example/keys","kid":"x"}',
+        '{"alg":"ES256","jwk":{"kty":"oct","k":"AA"},"kid":"x"}',
+        "[]",
+        "null",
+        '"ES256"',
+        "\ud800",
+    ):
+        for claims in (encoded(CLAIMS), raw(deep), raw("[]")):
+            for signature in ("", "AA", "A" * 86):
+                with pytest.raises(Unauthenticated):
+                    await door.ask(f"{raw(header)}.{claims}.{signature}", f"192.0.2.{len(header)}")
+                door.authentication._failures.clear()
+    issuer = door.issuer
+    for header in ({"crit": ["exp"]}, {"crit": ["b64"], "b64": False}, {"crit": []}):
+        await door.refused(issuer.token(header=header), "form")
+    for claims in (
+        {"exp": float("inf")},
+        {"exp": "9" * 400},
+        {"exp": [4e9]},
+        {"exp": True},
+        {"nbf": float("inf")},
+        {"iat": float("inf")},
+        {"iat": "later"},
+        {"sub": 7},
+        {"sub": ["u7"]},
+        {"aud": {"headrace": 1}},
+        {"aud": [["headrace"]]},
+        {"aud": []},
+        {"iss": [NAME]},
+        {"role": "\ud800"},
+        {"role": {"reader": 1}},
+        {"role": ["reader", "ann"]},
+        {"role": ""},
+    ):
+        with pytest.raises(Unauthenticated):
+            await door.ask(issuer.token(**claims), "192.0.2.200")
+        door.authentication._failures.clear()
+    key = issuer.private["first"][1]
+    for text in (b"[" * 2_900, b"[]", b"7", b'{"exp":', b"\xff", b'{"exp": 1e999}', b'{"exp": NaN}'):
+        with pytest.raises(Unauthenticated):
+            await door.ask(jws.encode(text, key, "ES256", headers={"kid": "first"}), "192.0.2.201")
+        door.authentication._failures.clear()
