@@ -114,7 +114,7 @@ async def work(
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    expect_long_lives()  # Before it registers: this takes a tenth of a second.
+    expect_long_lives()
     collector = CycleCollector(lambda: False)  # Who asks it is not known here.
     collector.begin()
     async with AsyncExitStack() as opened:
