@@ -110,7 +110,10 @@ class SocketOrigins:
         origin = found.get(b"origin")
         if origin is None:
             return True  # No browser.
-        page = urlsplit(origin.decode("latin-1"))
+        try:
+            page = urlsplit(origin.decode("latin-1"))
+        except ValueError:
+            page = urlsplit("")  # No browser says so.
         schemes = ("https",) if scope["scheme"] == "wss" else ("http", "https")  # A proxy may end TLS.
         if page.scheme in schemes and page.netloc.lower() == found.get(b"host", b"").decode("latin-1").lower():
             return True

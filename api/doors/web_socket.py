@@ -86,6 +86,8 @@ class WebSocketDoor(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         if message["type"] != FRAMES:
             await super().send(message)
+            # Of one that is refused uvicorn would log an error, and every stranger could write a line of it.
+            self.handshake_complete |= message["type"] == "websocket.http.response.body"
             return
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.transport.is_closing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -135,6 +136,9 @@ async def test_each_user_is_sent_what_policies_show_him(site: Site) -> None:  # 
         ("https://here", [], 101),
         ("http://evil.example", [], 403),
         ("null", [], 403),
+        ("http://[", [], 403),
+        ("//here", [], 403),
+        ("", [], 403),
         ("http://here.evil.example", [], 403),
         ("http://app.example", ["http://app.example"], 101),
         ("http://evil.example", ["http://app.example"], 403),
@@ -175,6 +179,19 @@ async def real(site: Site, **limits: Any) -> AsyncIterator[Real]:  # noqa: F811
     async with listening(app) as server:
         yield Real(server.servers[0].sockets[0].getsockname()[1], admission)
     await app.close()
+
+
+async def test_one_that_is_refused_leaves_no_line(
+    site: Site,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with real(site) as opened:
+        for origin in ("http://evil.example", "http://["):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(opened.url, origin=origin)
+            assert refused.value.response.status_code == 403
+            assert b'"forbidden"' in (refused.value.response.body or b"")
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def heard(socket: ClientConnection) -> Any:

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from time import monotonic, time
 from typing import Any
 
 from test_policies import ANN, APP, EIGHT, NOBODY, OTHER, POLICY, SECRET, SEVEN, VIEWS, claims, closed, served
-from test_rights import Served, account
+from test_rights import Served, account, bearer
 
 from api.app import create_app
+from controller.access.accounts import Account, time_text
+from controller.access.keeper import Keeper
 from controller.live import live_views
 from migrations.access.rights import Privilege, Rights
 from tests.kit.live_stream import EventReader, SocketReader, get
+from zookeeper.accounts import FileAccounts
 
 __all__ = ["closed", "served"]
+SLOW_SECONDS = 3.0
+"""Of a machine that has much else to do."""
 WHO = {"seven": SEVEN, "nobody": NOBODY, "app": APP, "other": OTHER}
 
 
@@ -124,6 +132,47 @@ async def test_rights_that_are_revoked_end_what_is_followed(closed: Served) -> N
     socket.say(subscribe=[{"view": "Titles", "name": "again"}])
     assert (await socket.text())["error"]["code"] == "forbidden"
     await socket.close()
+    await app.close()
+
+
+def ending() -> Account:
+    """An account whose key ends within the next three seconds."""
+    soon = time_text(time() + 3.0) or ""
+    made = account("brief", Rights({"*": frozenset({Privilege.SELECT, Privilege.SET_CLAIMS})}))
+    return replace(made, keys=(replace(made.keys[0], expires=soon),))
+
+
+async def test_rights_that_another_process_revokes_and_keys_that_end_do_so_within_two_seconds(
+    closed: Served, tmp_path: Path
+) -> None:
+    """On connections that are open, by events and by WebSocket; another process shares only what accounts are in."""
+    app = create_app(closed.deployment)
+    other = Keeper(FileAccounts(tmp_path), closed.keeper.passwords)
+    await other.start()
+    await closed.keeper.change("brief", lambda before: ending())
+    for name, act in (("app", partial(other.change, "app", lambda before: account("app"))), ("brief", None)):
+        headers = {**bearer(f"hrk_{name}"), **claims(7)}
+        events, socket = EventReader(app, "/v1/views/Titles/live?live=sse", headers), SocketReader(app, headers)
+        socket.say(subscribe=[{"view": "Titles"}])
+        for _ in range(2):
+            assert await events.event()
+            assert "error" not in await socket.text()
+        if act is not None:
+            await act()
+        began = monotonic()
+        ends = []
+        for following in (events.event, socket.text):
+            async with asyncio.timeout(30):
+                told: Any = await following()
+                while told is not None and "ended" not in json.dumps(told):
+                    told = await following()
+                assert told is not None
+            ends.append(monotonic() - began)
+        assert max(ends) < 2.0 + (3.0 if name == "brief" else 0.0) + SLOW_SECONDS, (name, ends)
+        assert (await closed.http.get("/v1/views/Titles", headers=headers)).status_code in (401, 403)
+        await events.close()
+        await socket.close()
+    await other.close()
     await app.close()
 
 

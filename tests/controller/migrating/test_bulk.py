@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from controller.deployment import MigrationStatus
+from controller.access.session import OPEN, Caller
+from controller.deployment import MigrationStatus, RequestMoment
 from controller.embedded.local import LocalDeployment
 from controller.migrating.bulk.job_files import STAGING
 from controller.migrating.bulk.local_runner import LocalRun, LocalRunner
@@ -429,3 +430,21 @@ def test_a_child_whose_job_is_done_ends_cleanly(tmp_path: Path) -> None:
     assert run.process.wait(60) == 0
     run.cancel()
     assert run.results() == ()
+
+
+async def test_a_build_in_bulk_holds_what_policies_show_to_any(tmp_path: Path) -> None:
+    """Whoever makes the view: what it holds was left to no one's policies, and each reader's decide what is shown."""
+    runner = Watched()
+    deployment = await opened(tmp_path, runner)
+    await fill(deployment)
+    await deployment.execute("CREATE POLICY below ON votes USING (user_id < CURRENT_CLAIM('below'))")
+    made = "CREATE EXT VIEW cast_votes AS SELECT user_id, story_id FROM votes ORDER BY user_id LIMIT 1000"
+    for maker in (Caller("maker", None, claims={"below": 5}, claimed=True), Caller("maker", None, claimed=True), OPEN):
+        await deployment.execute(made, session=maker)
+        for below in (5, 300, 0):
+            moment = RequestMoment(asker=Caller("reader", None, claims={"below": below}, claimed=True))
+            (page,) = await deployment.pages("cast_votes", [{}], moment=moment)
+            assert [row["user_id"] for row in json.loads(b"[" + page + b"]")] == list(range(below)), (maker, below)
+        await deployment.execute("DROP VIEW cast_votes")
+    assert len(runner.runs) == 3
+    await deployment.close()
