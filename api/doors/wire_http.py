@@ -152,7 +152,10 @@ class WireHttp(HttpProtocol):
     # --- what arrives ---------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._unreadable or self._overrun is not None:
+        if self._unreadable:
+            self._drop()
+            return
+        if self._overrun is not None:
             return
         endpoints: Endpoints | None = getattr(self.config.loaded_app, "endpoints", None)
         while data:

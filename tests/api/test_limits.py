@@ -150,6 +150,27 @@ async def test_bodies_in_flight(protocol: Any) -> None:
             assert (await one.hears())[0] == 400
 
 
+async def test_what_a_refused_client_still_sends_is_read_in_pieces(
+    protocol: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[HttpProtocol] = []
+    read_on = HttpProtocol._read_on
+    monkeypatch.setattr(HttpProtocol, "_read_on", lambda self: waiting.append(self))
+    async with served(protocol, Limits(max_in_flight=30_000)) as site, client(site) as one, client(site) as two:
+        one.say(b"POST /v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: 31000000\r\n\r\n", b" " * 31_000)
+        assert (await one.hears())[0] == 503
+        one.say(b" " * 30_000_000)
+        for pieces in range(1, 4):
+            await until(lambda pieces=pieces: len(waiting) == pieces)
+            for _ in range(20):
+                two.say(PAGE)
+                assert (await two.hears())[0] == 200
+            assert len(waiting) == pieces
+            assert one.writer.transport.get_write_buffer_size() > 0
+            read_on(waiting[-1])
+        one.writer.transport.abort()
+
+
 async def test_connections(protocol: Any) -> None:
     for limits, status, code, limit in (
         (Limits(max_connections=2), 503, "overloaded", "max_connections"),
