@@ -62,6 +62,7 @@ class Limits(SqlLimits):
     max_waiting: int = 2_000
     max_live: int = _LIVE.max_live
     max_live_per_connection: int = _LIVE.max_live_per_connection
+    max_live_selects: int = _LIVE.max_live_selects
     max_live_size: int = _LIVE.max_live_size
     live_steps: int = _LIVE.live_steps
     request_timeout: float = 60.0

@@ -54,7 +54,9 @@ class SqlRequest(_Request):
 
 
 class LiveSubscription(_Request):
-    view: str
+    view: str = Field(default="", description="Its name; or `sql`")
+    sql: str = Field(default="", description="A SELECT that can be a view; with a `name`", examples=["SELECT …"])
+    params: list[Json] = Field(default_factory=list, description="Values of its `?`")
     parameters: dict[str, Json] = Field(default_factory=dict, description="By name; a list for `IN (?)`")
     offset: str | None = Field(default=None, description="Where it left off; without it all rows come first")
     name: str | None = Field(
@@ -63,21 +65,18 @@ class LiveSubscription(_Request):
 
     @property
     def called(self) -> str:
+        """:raises BadRequest: it is not said what is subscribed to."""
+        if bool(self.view) == bool(self.sql) or not (self.name or self.view):
+            raise BadRequest(
+                "a subscription has a view, or sql and a name", hint='{"view": …} or {"sql": …, "name": …}'
+            )
+        if self.params and self.view:
+            raise BadRequest('the values of a view\'s parameters are its "parameters"', hint='"params" are of sql')
         return self.name or self.view
 
 
 class LiveRequest(_Request):
     subscriptions: list[LiveSubscription] = Field(min_length=1)
-
-
-class SocketMessage(_Request):
-    """What a client says on a WebSocket; its members are done in this order."""
-
-    authorization: str | None = Field(default=None, description="Who asks from now on, as the header says it")
-    claims: dict[str, Json] | None = Field(default=None, description="The user for whom it is asked from now on")
-    unsubscribe: list[str] = Field(default_factory=list, description="Names of subscriptions")
-    subscribe: list[LiveSubscription] = Field(default_factory=list)
-    token: str | None = Field(default=None, description="Of a write that what is subscribed to here is to reflect")
 
 
 class OnceRequest(_Request):

@@ -37,6 +37,7 @@ from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished, reads_of
 from controller.statements.evaluating import Elsewhere, evaluate, lineage, within
+from controller.statements.followed import FollowedSelects
 from controller.statements.listing import info_of, stored_table, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
@@ -99,7 +100,7 @@ class Serving(ABC):
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
         self.lists = self._statements.lists
-        self.live = LiveViews(self)
+        self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
 
     @property
     @abstractmethod

@@ -168,6 +168,9 @@ class Settings(BaseSettings):
     max_live_per_connection: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.max_live_per_connection, ge=1, description="the same of one connection"
     )
+    max_live_selects: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_live_selects, ge=0, description="views that are made for SELECTs that are followed"
+    )
     max_live_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
         default=_LIMITS.max_live_size, description="bytes of the rows of all answers that are watched"
     )

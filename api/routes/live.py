@@ -21,6 +21,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Asking, Serving, documented, json_body, needs
+from api.encoding import sql_value
 from api.endpoints import token_of
 from api.limits import HEAD, LASTS
 from api.lookups.lookups import parse_query
@@ -118,7 +119,8 @@ async def live_together(
         if names.count(name) > 1:
             raise BadRequest(f'two subscriptions are called "{name}"', hint="give each a name of its own")
     for asked in body.subscriptions:
-        session.check(Privilege.SELECT, asked.view)
+        if asked.view:
+            session.check(Privilege.SELECT, asked.view)
     try:
         for asked in body.subscriptions:
             await subscribe(stream, asked, session, token)
@@ -134,12 +136,16 @@ async def subscribe(stream: LiveStream, asked: LiveSubscription, session: Caller
     def bind(binding: Binding, moment: RequestMoment) -> Any:
         return binding.from_json(asked.parameters, moment)
 
-    session.check(Privilege.SELECT, asked.view)
-    views, connection = stream.live, stream.connection
-    topic = await views.topic(asked.view, bind, session, token)
-    own = views.subscribe(topic, connection, asked.called, session, asked.offset)
+    views, connection, name = stream.live, stream.connection, asked.called
+    needed = None
+    if asked.sql:
+        topic, needed = await views.select(asked.sql, list(map(sql_value, asked.params)), session, token)
+    else:
+        session.check(Privilege.SELECT, asked.view)
+        topic = await views.topic(asked.view, bind, session, token)
+    own = views.subscribe(topic, connection, name, session, asked.offset, needed)
     is_fresh = own is None or asked.offset is None
-    own = own or views.subscribe(topic, connection, asked.called, session)
+    own = own or views.subscribe(topic, connection, name, session, None, needed)
     assert own is not None, "now is known"
     if is_fresh:
         stream.fresh.append(own)

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, WebSocket
 from headrace_client import tokens
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import FOR_ALL, session_of
 from api.doors.web_socket import FRAMES, text_frame
@@ -25,7 +26,7 @@ from api.encoding import parse
 from api.endpoints import Endpoints
 from api.routes.live import subscribe
 from api.routes.live_events import TEXTS, LiveStream
-from api.schemas import LiveSubscription, SocketMessage, checked
+from api.schemas import Json, LiveSubscription, checked
 from api.statuses import describe
 from controller.live.live_views import Subscription
 from domains.errors import BadRequest
@@ -35,6 +36,17 @@ router = APIRouter(tags=["live views"])
 ROUTE = "GET /v1/live"
 AGAIN = 1001
 """Closed because nothing was watched for long: the client may come again."""
+
+
+class SocketMessage(BaseModel):
+    """What a client says on a WebSocket; its members are done in this order."""
+
+    model_config = ConfigDict(extra="forbid")
+    authorization: str | None = Field(default=None, description="Who asks from now on, as the header says it")
+    claims: dict[str, Json] | None = Field(default=None, description="The user for whom it is asked from now on")
+    unsubscribe: list[str] = Field(default_factory=list, description="Names of subscriptions")
+    subscribe: list[LiveSubscription] = Field(default_factory=list)
+    token: str | None = Field(default=None, description="Of a write that what is subscribed to here is to reflect")
 
 
 @router.websocket("/v1/live", dependencies=FOR_ALL)

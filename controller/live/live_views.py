@@ -18,7 +18,7 @@ from controller.lookups.view_lookup import ViewLookup
 from controller.statements.listing import unique_of
 from domains.errors import HeadraceError, LimitExceeded, NotFound, Unavailable, Unsupported
 from domains.plan.packets import Clock
-from migrations.access.rights import Privilege
+from migrations.access.rights import Privilege, Right
 from migrations.flow.plan import State
 from worker.dataflow.batch import Ended
 from worker.reader_map import BoundLookup
@@ -60,6 +60,29 @@ class LivePort(Protocol):
     async def ready(self, view: str) -> ViewLookup: ...
 
 
+class Followed(Protocol):
+    """A SELECT as a look-up of a view."""
+
+    @property
+    def view(self) -> str: ...
+
+    @property
+    def needed(self) -> frozenset[Right]: ...
+
+    @property
+    def bind(self) -> Bind: ...
+
+
+class SelectPort(Protocol):
+    """See ``statements/followed.py``."""
+
+    async def follow(self, sql: str, params: Sequence[Any], caller: Caller, most: int) -> Followed: ...
+
+    def hold(self, view: str) -> None: ...
+
+    def leave(self, view: str) -> None: ...
+
+
 class LiveConnection:
     """Who has subscriptions, and is woken when there is something for one of them."""
 
@@ -84,12 +107,14 @@ class LiveConnection:
 class Subscription:
     """A place among a topic's steps."""
 
-    __slots__ = ("caller", "claims", "connection", "ended", "name", "offset", "reopened", "step", "topic")
+    __slots__ = ("caller", "claims", "connection", "ended", "name", "needed", "offset", "reopened", "step", "topic")
 
     def __init__(
         self, topic: Topic, connection: LiveConnection, name: str, caller: Caller, step: TopicStep, offset: str
     ):
         self.topic = topic
+        self.needed: frozenset[Right] = frozenset((Right(Privilege.SELECT, topic.view.lower()),))
+        """What who asks may, at every moment."""
         self.connection = connection
         self.name = name
         """What its messages are of: their ``type``."""
@@ -128,7 +153,7 @@ class Subscription:
         """Ends it where who asks may not go on."""
         try:
             now = self.caller.renewed()
-            now.check(Privilege.SELECT, self.topic.view)
+            now.check_all(self.needed)
         except HeadraceError as error:
             self.end("expired" if error.code == "unauthenticated" else "forbidden")
         else:
@@ -139,8 +164,9 @@ class Subscription:
 class LiveViews:
     """See the package. It lives on one event loop."""
 
-    def __init__(self, port: LivePort) -> None:
+    def __init__(self, port: LivePort, selects: SelectPort) -> None:
         self._port = port
+        self._selects = selects
         self.limits = LiveLimits()
         self._topics: dict[tuple[str, BoundLookup], Topic] = {}
         self._subscriptions: dict[Subscription, None] = {}
@@ -185,6 +211,7 @@ class LiveViews:
             self._check_room()
             topic = Topic(lookup, bound, self._unique(key[0]), self.limits.live_steps)
             self._topics[key] = topic
+            self._selects.hold(key[0])
             topic.watch(self._port.hosts)
         topic.unused_since = monotonic()
         self._tick_on()
@@ -199,6 +226,16 @@ class LiveViews:
             finally:
                 topic.hurried -= 1
         return topic
+
+    async def select(
+        self, sql: str, params: Sequence[Any], caller: Caller, token: Clock | None
+    ) -> tuple[Topic, frozenset[Right]]:
+        """The same of a SELECT, by the view that answers it, and what who follows it may."""
+        followed = await self._selects.follow(sql, params, caller, self.limits.max_live_selects)
+        try:
+            return await self.topic(followed.view, followed.bind, caller, token), followed.needed
+        finally:
+            self._selects.leave(followed.view)  # The topic holds it by itself.
 
     def _unique(self, view: str) -> Sequence[str] | None:
         """What tells the view's rows apart. It is planned once for as long as no table is another one."""
@@ -226,7 +263,13 @@ class LiveViews:
             )
 
     def subscribe(
-        self, topic: Topic, connection: LiveConnection, name: str, caller: Caller, offset: str | None = None
+        self,
+        topic: Topic,
+        connection: LiveConnection,
+        name: str,
+        caller: Caller,
+        offset: str | None = None,
+        needed: frozenset[Right] | None = None,
     ) -> Subscription | None:
         """From an offset on, or from now; None where the topic does not know the offset any more."""
         limits = self.limits
@@ -244,6 +287,7 @@ class LiveViews:
             self.evicted += 1
             oldest.end("evicted")
         found = Subscription(topic, connection, name, caller, step, topic.offset if offset is None else offset)
+        found.needed = found.needed if needed is None else needed
         self._subscriptions[found] = connection.subscriptions[found] = topic.subscriptions[found] = None
         if found.offset != topic.offset:
             found.wake()
@@ -342,6 +386,7 @@ class LiveViews:
     def _close(self, key: tuple[str, BoundLookup], topic: Topic) -> None:
         if self._topics.get(key) is topic:
             del self._topics[key]
+            self._selects.leave(key[0])
         topic.close()
 
     # --- what there is ----------------------------------------------------------------------------------------------

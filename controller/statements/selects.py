@@ -18,6 +18,7 @@ from controller.statements.evaluating import Elsewhere, SparkSelects, finished_r
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort, is_partial
 from controller.statements.shapes import (
     FULL_ROWS,
+    LISTED_CHARACTERS,
     REVIEW_SECONDS,
     TRY_AGAIN,
     AdHocMode,
@@ -69,8 +70,6 @@ TEXTS = 2_000
 NOT_KEPT = f"its text is longer than {VERY_LONG:,} characters"
 KEEP_AGAIN_SECONDS = 1.0
 """Seconds after which a keeper is asked again that could not."""
-LISTED_CHARACTERS = 4_000
-"""Characters of a statement that is listed: there may be 10,000 of them."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -82,8 +81,8 @@ class Selects:
         self._deployment = deployment
         self.shapes = shapes
         self.texts = texts
-        self._plans = SelectPlans(deployment, texts)
-        self.known_shapes = self._plans.known_shapes
+        self.plans = SelectPlans(deployment, texts)
+        self.known_shapes = self.plans.known_shapes
         self._texts: dict[str, str] = {}
         self._keeping: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -101,8 +100,8 @@ class Selects:
 
     async def recognised(self, sql: str, token: Clock, asker: Caller) -> tuple[StatementResult, Clock] | None:
         """What :meth:`answer` gives, of a text that differs from an earlier one in constants only; None for others."""
-        select = self._plans.recognised(sql)
-        if select is None or self._plans.is_bypassed(asker, select.planned.tables):
+        select = self.plans.recognised(sql)
+        if select is None or self.plans.is_bypassed(asker, select.planned.tables):
             return None
         try:
             columns, rows, clock = await self._read(select, SentSelect(sql, asker=asker), token)
@@ -116,12 +115,12 @@ class Selects:
         return StatementResult(columns, tuple(rows)), clock
 
     async def _answered(self, sent: SentSelect, token: Clock) -> Answered:
-        apart = await self._plans.apart(sent)
+        apart = await self.plans.apart(sent)
         if apart is None:
             try:
-                select = await self._prepared(sent)
+                select = await self.prepared(sent)
             except (Unsupported, SqlError) as error:
-                apart = await self._plans.apart_after(sent, error)
+                apart = await self.plans.apart_after(sent, error)
             else:
                 return await self._read(select, sent, token)
         self._refuse_if_off("name AS SELECT …")
@@ -148,13 +147,13 @@ class Selects:
             raise Unsupported("a write whose rows a SELECT chooses: ad_hoc is off", hint="name its rows by their keys")
         sent = SentSelect(statement.sql, statement, asker=asker)
         async with within(self._deployment.budget):
-            columns, rows, _ = await self._asked(*await self._plans.to_evaluate(sent), sent.moment, None, token, None)
+            columns, rows, _ = await self._asked(*await self.plans.to_evaluate(sent), sent.moment, None, token, None)
         return columns, list(map(json_row_coercer(columns), rows))
 
-    async def _prepared(self, sent: SentSelect) -> PreparedSelect:
-        select = await self._plans.prepare(sent)
+    async def prepared(self, sent: SentSelect) -> PreparedSelect:
+        select = await self.plans.prepare(sent)
         if sent.is_learnt and self.known_shapes.waits_for_plan(sent.sql):
-            whole = await self._plans.whole(sent.sql)
+            whole = await self.plans.whole(sent.sql)
             if whole is not None and whole.ad_hoc.name in self.shapes.kept:
                 self.known_shapes.keep(sent.sql, whole.ad_hoc.name, whole)
         return select
@@ -163,14 +162,14 @@ class Selects:
         """The view that answers it; else how it is evaluated, and the dataflow that a view of it would have. Nothing is
         run, and nothing kept."""
         sent = SentSelect(statement.sql, statement)
-        select = await self._plans.prepare(sent)
-        view = self._plans.view_of(select)
+        select = await self.plans.prepare(sent)
+        view = self.plans.view_of(select)
         if view is not None:
             return f'answered by the view "{view}"\n{self._deployment.explain(view)}'
         variant = self.shapes.variant(await self._shape(select.ad_hoc, sent), select.ad_hoc.name)
         never = never_kept(statement) or "it was not asked yet"
         why = self._why(variant) if variant else f"not kept: {never}"
-        evaluated = await self._plans.evaluated(sent, select)
+        evaluated = await self.plans.evaluated(sent, select)
         statistics = await self._deployment.statistics(evaluated.plan.tables)
         if (spark := self.by_spark) is not None:
             why = f"{why}; by Spark past {spark.threshold:,} rows read"
@@ -179,7 +178,7 @@ class Selects:
             _, ordered = plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
             return explained_as_view(state, select.ad_hoc.definition(), ordered)
 
-        return f"answered over the base tables; {why}\n{await self._plans.unless_long(statement.sql, told)}"
+        return f"answered over the base tables; {why}\n{await self.plans.unless_long(statement.sql, told)}"
 
     async def answer_alone(
         self, sql: str, params: Sequence[Any], token: Clock, asker: Caller
@@ -209,16 +208,16 @@ class Selects:
     async def analyze(self, statement: SelectStatement, token: Clock, asker: Caller) -> tuple[str, Clock]:
         """Run it within its budget, and tell what was expected and what was done at each node; its rows are counted."""
         sent = SentSelect(statement.sql, statement, asker=asker)
-        select = await self._plans.prepare(sent)
-        view, began = self._plans.view_of(select), perf_counter()
+        select = await self.plans.prepare(sent)
+        view, began = self.plans.view_of(select), perf_counter()
         if view is not None:
             _, rows, _ = await self._looked_up(view, select, sent, token)
             took = f"{len(rows):,} rows in {milliseconds(perf_counter() - began)}"
             return f'answered by the view "{view}": {took}\n{self._deployment.explain(view)}', {}
         self._refuse_if_off(f"name AS {select.ad_hoc.view_sql}")
-        evaluated = await self._plans.evaluated(sent, select)
+        evaluated = await self.plans.evaluated(sent, select)
         statistics = await self._deployment.statistics(evaluated.plan.tables)
-        planned, plan = await self._plans.unless_long(
+        planned, plan = await self.plans.unless_long(
             statement.sql, lambda state: plan_evaluation(state, evaluated.ad_hoc.meant(), statistics)
         )
         bound = self._binding(planned).from_arguments(evaluated.arguments, sent.moment)
@@ -239,7 +238,7 @@ class Selects:
 
     async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
-        view = self._plans.view_of(select)
+        view = self.plans.view_of(select)
         if view is not None:
             try:
                 return await self._looked_up(view, select, sent, token)
@@ -267,8 +266,8 @@ class Selects:
         return planned.columns, await self.texts.parts(rows_in, page, planned.columns, few=len(page) <= LONG_PAGE), {}
 
     async def _evaluated(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
-        evaluated = await self._plans.evaluated(sent, select)
-        planned, plan = await self._plans.in_order(evaluated)
+        evaluated = await self.plans.evaluated(sent, select)
+        planned, plan = await self.plans.in_order(evaluated)
         shape, variant = await self._counted(select, sent)
         spark = self.by_spark
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
@@ -280,7 +279,7 @@ class Selects:
             elif shape.pays and shape.waits_until <= self.shapes.askings:
                 self._begin(self._keep_all(shape, sent.sql))
             elif variant.pays:
-                self._begin(self._keep(select, variant))
+                self._begin(self.keep(select, variant))
         return answer
 
     async def _asked(
@@ -312,7 +311,7 @@ class Selects:
         return Binding.of(planned, lambda: self._deployment.now())
 
     async def _by_spark(self, sent: SentSelect, spark: SparkSelects, budget: Budget) -> tuple[Rows, Clock] | None:
-        select = await self._plans.verbatim(sent)
+        select = await self.plans.verbatim(sent)
         return await spark.answer(self._deployment, select.ad_hoc.definition(), select.plan, budget)
 
     async def _counted(self, select: PreparedSelect, sent: SentSelect) -> tuple[Shape, Variant]:
@@ -326,7 +325,7 @@ class Selects:
     async def _shape(self, ad_hoc: AdHoc, sent: SentSelect) -> str:
         text = self._texts.get(ad_hoc.name)
         if text is None:
-            written = await self._plans.unless_long(sent.sql, lambda _: shape_text(ad_hoc.view_sql))
+            written = await self.plans.unless_long(sent.sql, lambda _: shape_text(ad_hoc.view_sql))
             text = self._texts[ad_hoc.name] = listed_text(written)
             if len(self._texts) > TEXTS:
                 del self._texts[next(iter(self._texts))]
@@ -337,7 +336,7 @@ class Selects:
 
     # --- what pays ------------------------------------------------------------------------------------------
 
-    async def _keep(self, select: PreparedSelect, variant: Variant) -> None:
+    async def keep(self, select: PreparedSelect, variant: Variant) -> None:
         """Make an automatic view, and drop those that are asked much less where there are too many."""
         planned, ad_hoc = select.planned, select.ad_hoc
         if planned.finish is not None and not planned.reader.key:
@@ -351,7 +350,7 @@ class Selects:
         if going is None:
             return
         try:
-            if not await self._plans.unless_long(ad_hoc.view_sql, lambda state: is_partial(ad_hoc, state)):
+            if not await self.plans.unless_long(ad_hoc.view_sql, lambda state: is_partial(ad_hoc, state)):
                 rows = sum(each.rows for each in (await self._deployment.statistics(select.plan.tables)).values())
                 if rows > FULL_ROWS:
                     variant.refused = f"a view of it has no key, and reads {rows:,} rows (at most {FULL_ROWS:,})"
@@ -389,7 +388,7 @@ class Selects:
         """Make an automatic view that answers the shape whatever its constants are."""
         shape.refused = "its constants cannot all be parameters"
         try:
-            select = await self._plans.whole(sql)
+            select = await self.plans.whole(sql)
         except HeadraceError as error:
             shape.refused = error.message
             return
@@ -402,7 +401,7 @@ class Selects:
             self.known_shapes.keep(sql, None, select)  # It is evaluated as fast as with the constants in its text.
         variant = Variant(ad_hoc.view_sql[:LISTED_CHARACTERS], reusable=True, general=True)
         variant.lately = sum(each.lately for each in shape.variants.values())
-        await self._keep(select, variant)
+        await self.keep(select, variant)
         shape.refused = variant.refused
         if variant.waits:
             shape.waits_until = self.shapes.askings + TRY_AGAIN
@@ -466,7 +465,7 @@ class Selects:
         try:
             if self.shapes.kept:
                 self.shapes.short_at = monotonic()
-                await self.forget(next(iter(self.shapes.kept)))
+                await self.forget(self.shapes.first())
         except HeadraceError as error:
             _log.warning("an automatic view is not dropped, though memory is short: %s", error.message)
         finally:

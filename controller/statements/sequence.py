@@ -233,7 +233,7 @@ class Statements:
                 return alone
         if prepared.fills:
             return await self._make_of_select(prepared.parsed, params, clock, session)
-        statement = await self._interpreted(prepared, params)
+        statement = await self.interpreted(prepared, params)
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock, session)
@@ -315,7 +315,7 @@ class Statements:
                     raise
             await asyncio.sleep(0)
 
-    async def _interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
+    async def interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
         catalog, now = self._deployment.state.catalog, self._deployment.now()
         if prepared.draws:
             prepared = PreparedStatement(with_draws(prepared.parsed, drawing_start))
@@ -349,7 +349,7 @@ class Statements:
             select = PreparedStatement(asked(value, variables))
             given = params[at : at + select.parameters]
             at += select.parameters
-            statement = await self._interpreted(select, given)
+            statement = await self.interpreted(select, given)
             if isinstance(statement, ConstantSelect):
                 rows = list(statement.rows)
             else:

@@ -58,6 +58,8 @@ WRITES = 1_000
 """After which that is looked at."""
 REVIEW_SECONDS = 1.0
 """Seconds between two looks how often tables were written to."""
+FOLLOWED_ASKINGS = 1_000
+"""A view that is followed counts as asked so often, at its making and whenever a cluster's leader is told."""
 SHORT_SECONDS = 60.0
 """After an automatic view went for its bytes: what is made sooner goes at once, and costs its making."""
 SHAPES = 500
@@ -69,6 +71,8 @@ VARIANTS = 20
 """
 SHAPE_CHARACTERS = 2_000
 """Characters of a shape's text that are kept and shown."""
+LISTED_CHARACTERS = 4_000
+"""Characters of a statement that is listed: there may be 10,000 of them."""
 DIGITS = 16
 """Digits of the digest that tells long ones apart."""
 
@@ -123,6 +127,10 @@ class Variant:
     """Whether it is for all constants of its shape."""
     reviewed: tuple[int, int] | None = None
     """How often its tables had been written to when that was last looked at, and how often it had been asked."""
+    followed: int = 0
+    """How many live answers of the view there are."""
+    is_for_followers: bool = False
+    """The view was made for these."""
     lately: int = 0
     """How often it was asked, what is long ago counting less: it is halved after each :data:`LATELY` SELECTs."""
 
@@ -244,6 +252,8 @@ class AskedShapes:
 
     def uses(self) -> dict[str, int]:
         """How often each of those that are kept was asked since this was last called."""
+        for each in self.kept.values():
+            each.calls += FOLLOWED_ASKINGS if each.followed else 0
         found = {name: each.calls - each.told for name, each in self.kept.items() if each.calls > each.told}
         for name in found:
             self.kept[name].told = self.kept[name].calls
@@ -263,6 +273,10 @@ class AskedShapes:
                 self.keep(name, variant, tables)
         return gone
 
+    def first(self) -> str:
+        """The automatic view that goes first: that was asked longest ago, and that nobody follows, if there is one."""
+        return min(self.kept, key=lambda name: self.kept[name].followed > 0)
+
     def keep(self, name: str, variant: Variant, tables: frozenset[str]) -> None:
         variant.view, variant.waits, variant.tables, variant.reviewed = name, "", tables, None
         self.kept[name] = variant
@@ -277,7 +291,7 @@ class AskedShapes:
             since = written - before
             if kept.reviewed is None or not 0 <= since < WRITES:
                 kept.reviewed = written, kept.calls
-            if since >= max(WRITES, WRITES_AN_ASKING * (kept.calls - calls)):
+            if not kept.followed and since >= max(WRITES, WRITES_AN_ASKING * (kept.calls - calls)):
                 found.append(name)
         for name in found:
             kept = self.kept[name]
@@ -295,9 +309,9 @@ class AskedShapes:
         limits = [("", KEPT_VIEWS), *((table, TABLE_VIEWS) for table in sorted(tables))]
         for table, most in limits:
             kept = [name for name, each in self.kept.items() if not table or table in each.tables]
-            kept.sort(key=lambda name: self.kept[name].lately)
+            kept.sort(key=lambda name: (self.kept[name].followed > 0, self.kept[name].lately))
             for name in kept[: max(0, len(kept) + 1 - most)]:
-                if self.kept[name].lately * OFTENER > variant.lately:
+                if self.kept[name].followed or self.kept[name].lately * OFTENER > variant.lately:
                     of = f'of the table "{table}" ' if table else ""
                     variant.waits = f"{len(kept)} automatic views {of}are asked about as often (at most {most})"
                     return None

@@ -141,7 +141,7 @@ class FakeDeployment:
     def __init__(self, read_timeout: float = 0.2) -> None:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
-        self.live = LiveViews(cast(LivePort, self))
+        self.live = LiveViews(cast(LivePort, self), cast(Any, None))
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}
