@@ -5,6 +5,8 @@
 /** The address that all paths are below: the console may stand behind a proxy, under a path of its own. */
 const BASE = new URL("..", import.meta.url);
 const KEY = "headrace-key";
+/** What takes long is asked for a ninth of the time, but not less often than that; it may have waited for a key. */
+const BUSY = 8, PAUSE_MOST = 8000;
 
 /** What an error answer says. */
 export class ApiError extends Error {
@@ -43,20 +45,26 @@ export function address(path) {
 
 /**
  * @param {string} method @param {string} path
- * @param {{body?: any, token?: string, signal?: AbortSignal, text?: boolean}} [options]
+ * @param {{body?: any, token?: string, signal?: AbortSignal, text?: boolean, blob?: boolean, tagged?: {tag?: string | null}}} [options]
+ *   `tagged` keeps the tag of the answer: null while it would be the same
  */
-export async function call(method, path, { body, token, signal, text } = {}) {
+export async function call(method, path, { body, token, signal, text, blob, tagged } = {}) {
   const sent = headers();
   if (body !== undefined) sent["content-type"] = "application/json";
   if (token) sent["headrace-token"] = token;
+  if (tagged?.tag) sent["if-none-match"] = tagged.tag;
   const answer = await fetch(address(path), {
     method, headers: sent, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store",
+  }).catch((error) => {
+    throw signal?.aborted ? error : new ApiError(0, { code: "unreachable", message: "the server does not answer", hint: "it is asked again" });
   });
-  if (answer.ok) return text ? answer.text() : answer.json();
+  if (tagged && answer.status === 304) return null;
+  if (tagged) tagged.tag = answer.headers.get("etag");
+  if (answer.ok) return blob ? answer.blob() : text ? answer.text() : answer.json();
   const told = await answer.json().catch(() => null);
   const error = told?.error ?? { code: "unavailable", message: `the server answered ${answer.status}`, hint: null };
   if (answer.status === 401 && (await account.ask(account.key ? error.message : ""))) {
-    return call(method, path, { body, token, signal, text });
+    return call(method, path, { body, token, signal, text, blob, tagged });
   }
   throw new ApiError(answer.status, error);
 }
@@ -73,12 +81,14 @@ export async function run(sql, params = []) {
 export const viewPath = (name, rest = "") => `v1/views/${encodeURIComponent(name)}${rest}`;
 
 /**
- * Calls `act` now and every so many milliseconds, one call after the other, while the page is seen; until `signal`.
+ * Calls `act` now and every so many milliseconds, one call after the other, while the page is seen; until `signal`. What
+ * takes long is asked for less often.
  * An error does not end it: the server may be starting. `failed` is told of it.
  * @param {AbortSignal} signal @param {number} pause @param {() => Promise<void>} act @param {(error: Error) => void} failed
  */
 export async function every(signal, pause, act, failed) {
   while (!signal.aborted) {
+    const began = performance.now();
     if (!document.hidden) {
       try {
         await act();
@@ -88,7 +98,7 @@ export async function every(signal, pause, act, failed) {
       }
     }
     await new Promise((done) => {
-      const timer = setTimeout(done, pause);
+      const timer = setTimeout(done, Math.max(pause, Math.min(PAUSE_MOST, BUSY * (performance.now() - began))));
       signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
     });
   }

@@ -19,6 +19,8 @@ import * as views from "./views.js";
 const PAGES = { tour, sql, views, graph, operate };
 const main = document.getElementById("main");
 let leaving = new AbortController();
+/** Whether the page could not be made, as nobody answered. */
+let unopened = false;
 
 function parts() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
@@ -37,6 +39,7 @@ function decoded(part) {
 async function open() {
   leaving.abort();
   leaving = new AbortController();
+  unopened = false;
   const { signal } = leaving;
   const { page, path, query } = parts();
   for (const link of document.querySelectorAll("nav a")) {
@@ -49,7 +52,9 @@ async function open() {
   try {
     await PAGES[page].show(place, { path, query, go: (hash) => { location.hash = hash; } }, signal);
   } catch (error) {
-    if (!signal.aborted) place.append(problem(error));
+    if (signal.aborted) return;
+    place.append(problem(error));
+    unopened = error.code === "unreachable";
   }
 }
 
@@ -101,6 +106,7 @@ every(new AbortController().signal, 5000, async () => {
   const told = await answer.json();
   health.className = answer.ok ? "good" : "bad";
   health.textContent = answer.ok ? "serving" : told.error?.message ?? "not ready";
+  if (unopened) open();
 }, () => {
   health.className = "bad";
   health.textContent = "the server does not answer";

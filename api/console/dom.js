@@ -48,21 +48,43 @@ export function text(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+/** Rows that a table shows at once, and so many more at a click: a page with all of 10,000 does not answer any more. */
+const ROWS = 200;
+/** Letters of a value that are shown before it is opened, and after. */
+const LETTERS = 300, LETTERS_MOST = 100_000;
+/** How many rows were wanted of a table that is made anew again and again, by its caption. @type {Map<string, number>} */
+const wanted = new Map();
+addEventListener("hashchange", () => wanted.clear());
+
 /**
- * A table that scrolls by itself. A cell may be a text or an element.
- * @param {string[]} columns @param {Child[][]} rows @param {string} caption
+ * A table that scrolls by itself. A cell may be a text or an element; those of rows that are not shown may be made late.
+ * @param {string[]} columns @param {(Child[] | (() => Child[]))[]} rows @param {string} caption @param {(at: number) => boolean} [marked]
  */
-export function table(columns, rows, caption) {
+export function table(columns, rows, caption, marked = () => false) {
   const head = h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)));
-  const body = rows.map((row) => h("tr", {}, row.map(cell)));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), h("tbody", {}, body)));
+  const body = h("tbody"), more = h("p", { class: "more" });
+  const fillUp = (most) => {
+    const from = body.children.length;
+    add(body, rows.slice(from, most).map((row, at) => h("tr", { class: marked(from + at) && "changed" }, (typeof row === "function" ? row() : row).map(cell))));
+    show(more, rows.length > most && [`${most} of ${count(rows.length)} rows `, h("button", { type: "button", onclick: () => { wanted.set(caption, most + ROWS); fillUp(most + ROWS); } }, `Show ${ROWS} more`)]);
+  };
+  fillUp(wanted.get(caption) ?? ROWS);
+  return h("div", {}, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), body)), more);
 }
 
 function cell(value) {
-  const plain = !(value instanceof Node);
-  const number = plain && typeof value === "number";
-  return h("td", { class: value === null ? "null" : number ? "number" : undefined }, plain ? text(value) : value);
+  if (value instanceof Node) return h("td", {}, value);
+  const shown = text(value);
+  return h("td", { class: value === null ? "null" : typeof value === "number" ? "number" : undefined }, shown.length > LETTERS ? long(shown) : shown);
+}
+
+/** A long value, closed. @param {string} value */
+function long(value) {
+  const rest = h("span");
+  const cut = value.length > LETTERS_MOST ? ` … (${count(value.length)} letters)` : "";
+  const open = () => show(rest, value.slice(0, LETTERS_MOST), cut);
+  return h("details", { ontoggle: open }, h("summary", {}, `${value.slice(0, LETTERS)}…`), rest);
 }
 
 /** @param {number | null | undefined} size */

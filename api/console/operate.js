@@ -1,6 +1,6 @@
 /** What an operator looks at: how much is asked, what is wrong, who serves what, and what is under way. */
 
-import { account, call, every, get, run } from "./api.js";
+import { call, every, get, run } from "./api.js";
 import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
 
 export const TITLE = "Operate";
@@ -8,12 +8,13 @@ const PAUSE = 2000;
 const BUCKET = /^headrace_http_seconds_bucket\{le="([^"]+)",route="([^"]*)"\} (\S+)$/;
 
 export async function show(main, route, signal) {
-  const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "accounts"].map((name) => [name, h("div", { id: name })]));
-  const errors = h("div");
-  main.append(h("h1", {}, "Operate"), errors, parts.alarms, parts.overview,
+  const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "drills", "sessions", "accounts"].map((name) => [name, h("div", { id: name })]));
+  const wrong = h("div");
+  main.append(h("h1", {}, "Operate"), wrong, parts.alarms, parts.overview,
     h("h2", {}, "Migrations"), parts.migrations, h("h2", {}, "Running statements"), parts.running,
-    h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive"), parts.archive, h("h2", {}, "Accounts"), parts.accounts);
-  const failed = (error) => put(errors, problem(error));
+    h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive and back-ups"), parts.archive,
+    h("h2", {}, "Drills"), parts.drills, h("h2", {}, "Sessions"), parts.sessions, h("h2", {}, "Accounts"), parts.accounts);
+  const failed = (error) => put(wrong, problem(error));
   let before = null;
   every(signal, PAUSE, async () => {
     const [status, metrics] = await Promise.all([get("v1/status", { signal }), get("metrics", { signal, text: true })]);
@@ -23,11 +24,19 @@ export async function show(main, route, signal) {
     put(parts.workers, workers(status));
     if (!parts.archive.contains(document.activeElement)) put(parts.archive, archive(status, failed));
     before = now;
-    put(errors);
+    put(wrong);
   }, failed);
   every(signal, PAUSE / 2, async () => put(parts.migrations, migrations(await get("v1/migrations", { signal }), failed)), failed);
   every(signal, PAUSE / 2, async () => put(parts.running, running(await get("v1/queries/running", { signal }), failed)), failed);
-  await accounts(parts.accounts);
+  every(signal, 2 * PAUSE, async () => put(parts.sessions, sessions(await get("v1/sessions", { signal }))), (error) => put(parts.sessions, problem(error)));
+  let drilled = "";
+  every(signal, 5 * PAUSE, async () => {
+    const found = await get("v1/drills", { signal });
+    if (JSON.stringify(found) === drilled) return;
+    drilled = JSON.stringify(found);
+    put(parts.drills, drills(found.drills, signal));
+  }, (error) => put(parts.drills, problem(error)));
+  await accounts(parts.accounts, signal);
 }
 
 // --- overview ---------------------------------------------------------------------------------------------------------
@@ -89,10 +98,20 @@ function alarms(status) {
   return found.length ? h("ul", { class: "alarms", role: "alert" }, [...new Set(found)].map((each) => h("li", {}, each))) : h("p", { class: "good" }, "No alarm.");
 }
 
+/** How many of a list went wrong, which opens what. @param {[string, string][]} found @param {string} word */
+function errors(found, word) {
+  return found.length > 0 && h("details", { class: "errors", open: opened.has(word), ontoggle: (event) => { opened[event.target.open ? "add" : "delete"](word); } },
+    h("summary", { class: "bad" }, `${found.length} ${word}`), h("ul", {}, found.map(([name, why]) => h("li", {}, h("code", {}, name), ` ${why}`))));
+}
+
+/** What was opened, of lists that are made anew again and again. */
+const opened = new Set();
+
 // --- what is under way -------------------------------------------------------------------------------------------------
 
 function migrations({ migrations: found }, failed) {
   if (!found.length) return h("p", {}, "None since the start.");
+  const wrong = found.filter((each) => each.state === "failed" && each.error);
   const rows = found.slice(0, 30).map((each) => {
     const goes = each.state === "running" || each.state === "queued";
     const cancel = () => call("DELETE", `v1/migrations/${each.id}`).catch(failed);
@@ -103,7 +122,7 @@ function migrations({ migrations: found }, failed) {
       goes ? h("button", { type: "button", onclick: cancel, "aria-label": `Cancel migration ${each.id}` }, "Cancel") : "",
     ];
   });
-  return table(["id", "statements", "state", "progress", "cancel"], rows, "Migrations");
+  return [errors(wrong.map((each) => [each.id, `${each.error.code}: ${each.error.message}`]), "failed"), table(["id", "statements", "state", "progress", "cancel"], rows, "Migrations")];
 }
 
 function running({ running: found, missing }, failed) {
@@ -134,7 +153,7 @@ function workers(status) {
 
 function archive(status, failed) {
   const told = status.archive ? [status.archive] : (status.workers ?? []).flatMap((each) => (each.archive ? [{ worker: each.worker, ...each.archive }] : []));
-  if (!told.length) return h("p", {}, "There is none: start the server with --archive.");
+  if (!told.length) return h("p", {}, "There is none: start the server with ", h("code", {}, "--archive"), ". Back-ups are made by ", h("code", {}, "headrace backup"), ".");
   const now = async () => {
     try {
       const { time } = await call("POST", "v1/archive", { body: {} });
@@ -148,8 +167,53 @@ function archive(status, failed) {
   return [table(names, told.map((each) => names.map((name) => (typeof each[name] === "object" ? JSON.stringify(each[name]) : each[name] ?? ""))), "Archive"), h("button", { type: "button", onclick: now }, "Archive now"), said];
 }
 
-async function accounts(place) {
-  if (!account.key) return put(place, h("p", {}, "The server has none, or you are not signed in."));
-  const lists = await Promise.all(["SHOW GRANTS", "SHOW API KEYS"].map((sql) => run(sql).then(({ results: [found] }) => ({ sql, found }), (error) => ({ sql, error }))));
-  put(place, lists.map(({ sql, found, error }) => [h("h3", {}, sql), error ? h("p", {}, error.message) : table(found.columns.map((each) => each.name), found.rows, sql)]));
+/** Each with its goals, and its picture at a click. */
+function drills(found, signal) {
+  if (!found.length) return h("p", {}, "None: ", h("code", {}, "headrace drill all --out drills"), ", and the server with ", h("code", {}, "--drills drills"), ".");
+  const missed = found.filter((each) => !each.held).map((each) => [each.drill, each.says]);
+  return [errors(missed, "did not hold"), found.map((each) => {
+    const picture = h("div");
+    const open = async (event) => {
+      if (!event.target.open || picture.firstChild) return;
+      try {
+        const image = await get(`v1/drills/${encodeURIComponent(each.drill)}/picture`, { signal, blob: true });
+        put(picture, h("img", { src: await dataOf(image), alt: `Requests and faults of ${each.drill} over time` }));
+      } catch (error) {
+        put(picture, problem(error));
+      }
+    };
+    const goals = each.goals.map((goal) => [goal.goal, goal.limit, goal.seen, goal.met ? "met" : "missed"]);
+    return h("details", { ontoggle: each.picture && open }, h("summary", {}, h("span", { class: each.held ? "good" : "bad" }, each.held ? "held" : "lost"), ` ${each.drill}: ${each.says} (${each.time})`),
+      goals.length > 0 && table(["goal", "limit", "seen", ""], goals, `Goals of ${each.drill}`), picture);
+  })];
+}
+
+/** An image as an address: none is asked for with a key by itself. @param {Blob} image @returns {Promise<string>} */
+function dataOf(image) {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(String(reader.result));
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(image);
+  });
+}
+
+function sessions({ sessions: found }) {
+  if (!found.length) return h("p", {}, "None is known here: the server has no accounts.");
+  return table(["account", "by", "credentials", "expires", "read last", "watches"], found.map((each) => [each.account, each.way, each.credentials, each.expires ?? "never", each.last_read ?? "", each.live]), "Sessions");
+}
+
+/** All, for who may see them; else one's own rights. */
+async function accounts(place, signal) {
+  try {
+    const { accounts: found } = await get("v1/accounts", { signal });
+    const ways = (each) => (each.role ? "role" : [...each.ways, ...(each.keys.length ? [`${each.keys.length} keys`] : [])].join(", ") || "none");
+    if (!found.length) return put(place, h("p", {}, "The server has none: ", h("code", {}, "headrace admin NAME"), " makes the first."));
+    const rows = found.map((each) => [each.account, ways(each), each.locked ? "locked" : each.expires ?? "", h("details", {}, h("summary", {}, `${each.grants.length} grants`), h("pre", { tabindex: "0" }, each.grants.join("\n")))]);
+    put(place, table(["account", "enters by", "until", "rights"], rows, "Accounts"), h("p", {}, "They are changed by SQL: CREATE USER, GRANT, CREATE API KEY."));
+  } catch (error) {
+    if (signal.aborted) return;
+    const lists = await Promise.all(["SHOW GRANTS", "SHOW API KEYS"].map((sql) => run(sql).then(({ results: [shown] }) => ({ sql, shown }), (each) => ({ sql, error: each }))));
+    put(place, h("p", {}, error.message), lists.map(({ sql, shown, error: refused }) => [h("h3", {}, sql), refused ? h("p", {}, refused.message) : table(shown.columns.map((each) => each.name), shown.rows, sql)]));
+  }
 }

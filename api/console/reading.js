@@ -40,13 +40,11 @@ export function rowsTable(rows, caption, before, why) {
   if (!rows.length) return h("p", {}, "no rows");
   const columns = Object.keys(rows[0]);
   const known = before && new Set(before.map((row) => JSON.stringify(row)));
-  const cells = (row, at) => [
+  const cells = (row, at) => () => [
     ...columns.map((column) => (row[column] === null || typeof row[column] === "number" ? row[column] : text(row[column]))),
     ...(why ? [h("button", { type: "button", onclick: () => why(at), "aria-label": `Why is row ${at + 1} here?` }, "Why?")] : []),
   ];
-  const shown = table(why ? [...columns, "comes from"] : columns, rows.map(cells), caption);
-  if (known) shown.querySelectorAll("tbody tr").forEach((line, at) => line.classList.toggle("changed", !known.has(JSON.stringify(rows[at]))));
-  return shown;
+  return table(why ? [...columns, "comes from"] : columns, rows.map(cells), caption, (at) => Boolean(known) && !known.has(JSON.stringify(rows[at])));
 }
 
 /** The base rows that a row of an answer comes from, table by table. @param {string} view @param {object} params @param {number} at */
@@ -55,6 +53,42 @@ export async function lineage(view, params, at) {
   const tables = Map.groupBy ? Map.groupBy(rows, (each) => each.table) : rows.reduce((known, each) => known.set(each.table, [...(known.get(each.table) ?? []), each]), new Map());
   return h("section", { class: "lineage" }, h("h3", {}, `Row ${at + 1} comes from ${more ? "more than " : ""}${rows.length} base rows`),
     [...tables].map(([name, found]) => [h("p", {}, name), rowsTable(found.map((each) => each.row), `Rows of ${name}`)]));
+}
+
+/**
+ * What comes often, told at most every so many milliseconds, and not at all while it is paused: the last of it. `count` is
+ * how many there were.
+ */
+export class Sampler {
+  /** @param {(last: any) => void} told @param {number} pause @param {AbortSignal} signal */
+  constructor(told, pause, signal) {
+    Object.assign(this, { told, pause, count: 0, last: undefined, paused: false, timer: 0, then: -Infinity });
+    signal.addEventListener("abort", () => clearTimeout(this.timer));
+  }
+
+  add(each) {
+    this.count += 1;
+    this.last = each;
+    this.look();
+  }
+
+  /** @param {boolean} paused */
+  hold(paused) {
+    this.paused = paused;
+    this.look();
+  }
+
+  look() {
+    if (this.paused || this.timer || this.last === undefined) return;
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      if (this.paused || this.last === undefined) return;
+      const { last } = this;
+      this.last = undefined;
+      this.then = performance.now();
+      this.told(last);
+    }, Math.max(0, this.then + this.pause - performance.now()));
+  }
 }
 
 /** One connection for all that the tabs of an account show. */

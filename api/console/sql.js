@@ -1,13 +1,16 @@
 /** A worksheet: statements with a button each, their results, and errors where they are. */
 
-import { get, migrate, run } from "./api.js";
+import { every, get, migrate, run } from "./api.js";
 import { h, problem, show as put, table } from "./dom.js";
 import { draw, treeOf } from "./drawing.js";
 
 export const TITLE = "SQL";
 const KEPT = "headrace-history";
 const HISTORY_MOST = 50;
+const PAUSE = 2000;
 const SUGGESTED = 8;
+/** Tables, and views, that the catalogue shows. */
+const LISTED = 300;
 const WORDS = `SELECT FROM WHERE GROUP BY ORDER BY HAVING LIMIT JOIN LEFT JOIN ON AND OR NOT NULL IN EXISTS BETWEEN LIKE AS DISTINCT
  INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE CREATE VIEW CREATE EXT VIEW DROP ALTER EXPLAIN COUNT(*) SUM( MIN( MAX( AVG( PRIMARY KEY
  INT BIGINT TEXT DOUBLE DECIMAL DATETIME SHOW GRANTS SHOW API KEYS UNION ALL WITH CASE WHEN THEN ELSE END COALESCE(`.split(/\s+/);
@@ -58,7 +61,7 @@ export async function show(main, { query }, signal) {
     buttons, results,
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "History"), history), h("section", {}, h("h2", {}, "Catalogue"), catalogue)),
   );
-  const sheet = { editor, results, signal, names: [], refresh: () => refresh(sheet, catalogue, history) };
+  const sheet = { editor, results, signal, names: [], tables: {}, views: {}, refresh: () => refresh(sheet, catalogue), recall: () => recall(sheet, history) };
   editor.addEventListener("input", () => { list(buttons, sheet); });
   complete(editor, suggestions, () => sheet.names);
   editor.addEventListener("keydown", (event) => {
@@ -69,7 +72,9 @@ export async function show(main, { query }, signal) {
     perform(sheet, event.shiftKey ? statements : here ? [here] : []);
   });
   list(buttons, sheet);
-  await sheet.refresh();
+  recall(sheet, history);
+  // What others make is there a moment later: the lists are asked for by their tags, which costs nearly nothing.
+  await every(signal, PAUSE, sheet.refresh, (error) => put(catalogue, problem(error)));
 }
 
 function list(buttons, sheet) {
@@ -83,6 +88,7 @@ const short = (sql) => (sql.length > 40 ? `${sql.slice(0, 39)}…` : sql).replac
 async function perform(sheet, statements) {
   put(sheet.results, h("p", {}, "running…"));
   const shown = [];
+  let wrong = 0;
   for (const statement of statements) {
     const started = performance.now();
     remember(statement.sql);
@@ -92,11 +98,15 @@ async function perform(sheet, statements) {
       shown.push(...results.map((result) => shownResult(statement.sql, result, took, sheet)));
     } catch (error) {
       shown.push(shownError(statement, error, sheet.editor));
+      wrong += 1;
       break;
     }
   }
-  put(sheet.results, shown);
-  await sheet.refresh();
+  const errors = wrong > 0 && statements.length > 1 && h("p", {}, `${shown.length - wrong} of ${statements.length} statements done, `,
+    h("button", { type: "button", class: "error", onclick: () => sheet.results.querySelector("[role=alert]").scrollIntoView({ block: "center" }) }, `${wrong} error`));
+  put(sheet.results, errors, shown);
+  sheet.recall();
+  await sheet.refresh().catch(() => {});
 }
 
 function shownResult(sql, result, took, sheet) {
@@ -146,17 +156,27 @@ export function makeView(sql, sheet) {
 
 // --- what there is --------------------------------------------------------------------------------------------------
 
-async function refresh(sheet, catalogue, history) {
-  const { signal, editor } = sheet;
-  try {
-    const [{ tables }, { views }] = await Promise.all([get("v1/tables", { signal }), get("v1/views", { signal })]);
-    const own = views.filter((view) => !view.ad_hoc);
-    sheet.names = [...new Set([...[...tables, ...own].flatMap((each) => [each.name, ...each.columns.map((column) => column.name)]), ...WORDS])];
-    const entry = (each, href) => h("details", {}, h("summary", {}, each.name), h("ul", {}, each.columns.map((column) => h("li", {}, column.name, h("span", { class: "hint" }, ` ${column.type}`)))), href && h("a", { href }, "open"));
-    put(catalogue, h("h3", {}, `${tables.length} tables`), tables.map((each) => entry(each)), h("h3", {}, `${own.length} views`), own.map((each) => entry(each, `#/views/${encodeURIComponent(each.name)}`)));
-  } catch (error) {
-    if (!signal.aborted) put(catalogue, problem(error));
-  }
+/** The catalogue, where it has changed; what was open stays open. */
+async function refresh(sheet, catalogue) {
+  const { signal } = sheet;
+  const [tables, views] = await Promise.all([get("v1/tables", { signal, tagged: sheet.tables }), get("v1/views", { signal, tagged: sheet.views })]);
+  if (!tables && !views) return;
+  if (tables) sheet.tables.shown = tables.tables;
+  if (views) sheet.views.shown = views.views.filter((view) => !view.ad_hoc);
+  const parts = [["tables", sheet.tables.shown, () => null], ["views", sheet.views.shown, (name) => `#/views/${encodeURIComponent(name)}`]];
+  sheet.names = [...new Set([...parts.flatMap(([, found]) => found.flatMap((each) => [each.name, ...each.columns.map((column) => column.name)])), ...WORDS])];
+  const opened = new Set([...catalogue.querySelectorAll("details[open] > summary")].map((each) => each.textContent));
+  const focused = catalogue.contains(document.activeElement) ? document.activeElement.textContent : null;
+  put(catalogue, parts.map(([kind, found, href]) => [h("h3", {}, `${found.length} ${kind}`), found.slice(0, LISTED).map((each) => entry(each, href(each.name), opened.has(each.name))),
+    found.length > LISTED && h("p", { class: "hint" }, `and ${found.length - LISTED} more: completion knows them all`)]));
+  if (focused !== null) [...catalogue.querySelectorAll("summary")].find((each) => each.textContent === focused)?.focus();
+}
+
+function entry(each, href, open) {
+  return h("details", { open }, h("summary", {}, each.name), h("ul", {}, each.columns.map((column) => h("li", {}, column.name, h("span", { class: "hint" }, ` ${column.type}`)))), href && h("a", { href }, "open"));
+}
+
+function recall({ editor }, history) {
   put(history, h("ol", {}, remembered().map((sql) => h("li", {}, h("button", { type: "button", class: "plain", onclick: () => { editor.value = `${sql};\n`; editor.dispatchEvent(new Event("input")); editor.focus(); } }, short(sql))))));
 }
 

@@ -4,11 +4,13 @@ import { call, every, get, run, viewPath } from "./api.js";
 import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
 import { legend } from "./drawing.js";
 import { follow } from "./graph.js";
-import { lineage, outcome, read, rowsTable, watch } from "./reading.js";
+import { lineage, outcome, read, Sampler, rowsTable, watch } from "./reading.js";
 import { makeView } from "./sql.js";
 
 export const TITLE = "Views";
 const PAUSE = 2000;
+/** Milliseconds between two drawings of an answer that changes all the time. */
+const SAMPLE = 250;
 
 export async function show(main, route, signal) {
   return route.path.length ? one(main, route, signal) : all(main, route, signal);
@@ -81,9 +83,12 @@ function costs(told) {
     ["reads", `${count(told.hits + told.misses)}, of which ${percent(told.hit_rate)} hit`], ["a miss takes", told.miss_milliseconds === null ? "–" : `${told.miss_milliseconds} ms`],
     ["keys held", count(told.keys)], ["memory", `${bytes(told.bytes)} for answers, ${bytes(told.state_bytes)} below them`],
     ["nodes", `${told.nodes}, ${told.shared_nodes} shared with other views`], ["a write makes", told.deltas_per_write === null ? "–" : `${told.deltas_per_write} deltas`],
-    ["lag", told.lag === null ? null : `${told.lag} writes`], ["full because", told.reasons.join("; ")],
+    ["counted for", told.age < 120 ? `${count(told.age)} s` : `${count(told.age / 60)} min`], ["lag", told.lag === null ? null : `${told.lag} writes`], ["full because", told.reasons.join("; ")],
   ];
-  return h("dl", { class: "facts" }, facts.filter(([, fact]) => fact).map(([name, fact]) => [h("dt", {}, name), h("dd", {}, fact)]));
+  return [
+    h("dl", { class: "facts" }, facts.filter(([, fact]) => fact).map(([name, fact]) => [h("dt", {}, name), h("dd", {}, fact)])),
+    told.readers && h("h3", {}, "Who reads it"), told.readers && (told.readers.length ? table(["account", "last asked", "watches"], told.readers.map((each) => [each.account || "everybody", each.last_read ?? "", each.live]), "Who reads it") : h("p", {}, "Nobody who is known: on a server without accounts only who watches it is.")),
+  ];
 }
 
 function keyForm(view, route, answer, signal) {
@@ -103,12 +108,28 @@ function keyForm(view, route, answer, signal) {
     watching = new AbortController();
     const mine = watching.signal;
     const query = new URLSearchParams(Object.entries(params()).flatMap(([name, value]) => [value].flat().map((each) => [name, each])));
-    history.replaceState(null, "", `#/views/${encodeURIComponent(view.name)}${query.size ? `?${query}` : ""}`);
+    const here = `#/views/${encodeURIComponent(view.name)}${query.size ? `?${query}` : ""}`;
+    if (here !== location.hash) history.pushState(null, "", here);  // Back leads to the key before.
     try {
       const found = await read(view.name, params(), { signal: mine });
       before = undefined;
-      shown(found.rows, outcome(found));
-      watch(view.name, params(), found.rows, (rows, how) => shown(rows, h("p", { class: "hint" }, `watched: ${how}`)), mine, failed);
+      const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+        changes.hold(!changes.paused);
+        pause.setAttribute("aria-pressed", String(changes.paused));
+        pause.textContent = changes.paused ? "Go on" : "Pause";
+      } }, "Pause");
+      const note = h("span", { class: "hint" }, `drawn at most ${1000 / SAMPLE} times a second`);
+      const draw = (rows, first) => {
+        const focused = document.activeElement === pause;
+        shown(rows, first, h("p", { class: "line" }, pause, note));
+        if (focused) pause.focus();
+      };
+      const changes = new Sampler(({ rows, how }) => draw(rows, h("p", { class: "hint" }, `watched: ${how}`)), SAMPLE, mine);
+      draw(found.rows, outcome(found));
+      watch(view.name, params(), found.rows, (rows, how) => {
+        changes.add({ rows, how });
+        note.textContent = `${changes.count} ${changes.count === 1 ? "change" : "changes"} so far, drawn at most ${1000 / SAMPLE} times a second`;
+      }, mine, failed);
     } catch (error) {
       if (!mine.aborted) failed(error);
     }

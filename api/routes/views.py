@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from time import monotonic
@@ -161,7 +162,7 @@ async def stats(view: str, deployment: Serving, session: Asking, authentication:
     """Hits and misses, what the view holds, what a miss and a write cost; and for who has PROCESS, who reads it."""
     lookup = deployment.prepare(view)
     name = lookup.info.name
-    told = stats_of(name, await deployment.status(), await deployment.graph())
+    told = await to_thread(stats_of, name, await deployment.status(), await deployment.graph())
     readers = _readers(name, authentication, deployment.live) if session.may(Privilege.PROCESS) else None
     return answer({**told, "age": round(monotonic() - lookup.since, 1), "readers": readers})
 

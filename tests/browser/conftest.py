@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.told_process import ToldProcess
+from tests.told_process import ROOT, ToldProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 20_000
 """Milliseconds that an element may take: the machine may be busy with other tests."""
 
+PICTURES = ROOT / "pictures"
+"""Each step of each test as it was seen, from the last run; ``.ci/run`` says where."""
+Picture = Callable[[Page, str], None]
 REFUSED = (
     "Failed to load resource: the server responded with a status of 4",
     "Executing inline event handler violates",
@@ -23,10 +26,11 @@ REFUSED = (
 """What Chromium says of every answer that is a refusal, whatever the page does with it, and of its own refusals."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: install Debian's package chromium")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         # A test may run as root, in a container: there Chromium's own sandbox cannot be made.
         chromium = playwright.chromium.launch(
@@ -36,9 +40,9 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of ``headrace serve``, one for all tests of a module."""
+    """The URL of ``headrace serve``, one for all tests of a process."""
     data = tmp_path_factory.mktemp("console") / "data"
     process = ToldProcess(["-m", "headrace", "serve", "--port", "0", "--data", str(data)], {"NO_COLOR": "1"})
     yield process.read_until(r"answers at (https?://\S+)")[1]
@@ -52,9 +56,23 @@ def http(server: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def page(browser: Browser, server: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
-    """A page that is watched: at the end it has said no error, and asked nobody but the server. Its last picture is in
-    the test's folder, which is kept where the test fails."""
+def picture(request: pytest.FixtureRequest) -> Picture:
+    """Takes a picture of a step, by its name, into a folder of the test."""
+    folder = PICTURES / re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    shutil.rmtree(folder, ignore_errors=True)
+    taken: list[str] = []
+
+    def take(page: Page, name: str) -> None:
+        taken.append(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=folder / f"{len(taken):02} {name}.jpg", type="jpeg", quality=60)
+
+    return take
+
+
+@pytest.fixture
+def page(browser: Browser, server: str, request: pytest.FixtureRequest, picture: Picture) -> Iterator[Page]:
+    """A page that is watched: at the end it has said no error, and asked nobody but the server."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, base_url=server)
     context.set_default_timeout(PATIENCE)
     opened = context.new_page()
@@ -63,7 +81,7 @@ def page(browser: Browser, server: str, request: pytest.FixtureRequest, tmp_path
     opened.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
     opened.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((server, "data:")) else None)
     yield opened
-    opened.screenshot(path=tmp_path / "last.png", full_page=True)
+    picture(opened, "at the end")
     context.close()
     refusals = request.node.get_closest_marker("refusals") is not None
     assert [each for each in wrong if not (refusals and each.startswith(REFUSED))] == []

@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -15,10 +13,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE
-from tests.told_process import ROOT, ToldProcess
+from tests.browser.conftest import PATIENCE, Picture
+from tests.told_process import ToldProcess
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
+QUOTED = """it's "quoted" #1 & 50% <b>?"""
+HUGE = 200_000
+"""Letters of a value."""
 PAGES = {
     "#/tour": "main pre, .steps",
     "#/sql": ".catalogue details",
@@ -36,37 +37,42 @@ def sql(http: httpx.Client, text: str) -> None:
     assert answer.status_code == 200, answer.text
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile(server: str) -> str:
     """A table whose name and values would be elements, if they were not shown as text; and a view of it."""
     with httpx.Client(base_url=server, timeout=60) as http:
         sql(http, f"CREATE TABLE `{HOSTILE}` (id INT PRIMARY KEY, note TEXT)")
         sql(http, f"CREATE EXT VIEW Hostile AS SELECT id, note FROM `{HOSTILE}` WHERE id = ?")
-        row = {"id": 1, "note": "<script>document.title='owned'</script>"}
-        assert http.post(f"/v1/tables/{HOSTILE}/rows", json={"rows": [row]}).status_code == 200
+        sql(http, f"CREATE EXT VIEW `{QUOTED}` AS SELECT note FROM `{HOSTILE}` WHERE id = ?")
+        rows = [{"id": 1, "note": "<script>document.title='owned'</script>"}, {"id": 2, "note": "<b>" * (HUGE // 3)}]
+        assert http.post(f"/v1/tables/{HOSTILE}/rows", json={"rows": rows}).status_code == 200
     return HOSTILE
 
 
-def test_the_tour_of_a_newcomer(page: Page) -> None:
+def test_the_tour_of_a_newcomer(page: Page, picture: Picture) -> None:
     page.goto("/")
     page.get_by_role("button", name="Make the tour's tables and views").click()
     said, answer = page.locator("#said"), page.locator(".tour table")
     page.get_by_role("button", name="Read the story").click()
     expect(page.locator(".outcome.miss")).to_be_visible()
     expect(answer.locator("tbody td").last).to_have_text("3")
+    picture(page, "a miss")
     page.get_by_role("button", name="Vote for it").click()
     expect(page.locator(".outcome.hit")).to_be_visible()
     expect(answer.locator("tbody tr.changed td").last).to_have_text("4")
     expect(page.locator(".box.lit")).not_to_have_count(0)
+    picture(page, "a vote lights up")
     expect(said).to_contain_text("flowed through")
     page.get_by_role("button", name="Evict its answer").click()
     expect(page.locator(".outcome.evicted")).to_contain_text("1 key")
+    picture(page, "evicted")
     page.get_by_role("button", name="Read the story").click()
     expect(page.locator(".outcome.miss")).to_be_visible()
     expect(answer.locator("tbody td").last).to_have_text("4")
     page.get_by_role("button", name="Watch it, and vote").click()
     expect(page.locator(".outcome.live")).to_be_visible()
     expect(answer.locator("tbody tr.changed td").last).to_have_text("5")
+    picture(page, "watched")
     page.get_by_role("button", name=re.compile("^TourStory")).click()
     expect(page.locator(".facts")).to_contain_text("partial by (id)")
 
@@ -85,7 +91,7 @@ def test_sql_with_an_error_at_its_place(page: Page) -> None:
     assert editor.evaluate("each => each.value.slice(each.selectionStart, each.selectionEnd)") == "nope"
 
 
-def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client) -> None:
+def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client, picture: Picture) -> None:
     sql(http, "CREATE TABLE weirs (id INT PRIMARY KEY, name TEXT); INSERT INTO weirs VALUES (1, 'north')")
     page.goto("/#/sql")
     editor = page.get_by_label("Statements, separated by ;")
@@ -97,6 +103,7 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client)
     expect(editor).to_have_value("SELECT id, name FROM weirs")
     editor.press("Control+Enter")
     expect(page.locator(".result table")).to_contain_text("north")
+    picture(page, "the rows of the SELECT")
     page.get_by_text("Make it a view").click()
     page.get_by_label("Name of the view").fill("Weirs of the river")
     page.get_by_role("button", name="Make", exact=True).click()
@@ -105,6 +112,7 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client)
     expect(page.locator(".views table")).to_contain_text("north")
     page.get_by_role("button", name="Why is row 1 here?").click()
     expect(page.locator(".lineage")).to_contain_text("comes from 1 base rows")
+    picture(page, "why is it here")
     page.get_by_label("A statement that writes").fill("INSERT INTO weirs VALUES (2, 'south')")
     page.get_by_role("button", name="Write").click()
     expect(page.locator("tr.changed")).to_contain_text("south")
@@ -121,7 +129,7 @@ def test_an_answer_changes_before_ones_eyes(page: Page, http: httpx.Client) -> N
     expect(page.locator(".views .hint").filter(has_text="watched")).to_have_text("watched: live")
 
 
-def test_a_migration_is_cancelled(page: Page, http: httpx.Client) -> None:
+def test_a_migration_is_cancelled(page: Page, http: httpx.Client, picture: Picture) -> None:
     sql(http, "CREATE TABLE mills (id INT PRIMARY KEY, k INT)")
     rows = [{"id": each, "k": 1} for each in range(3000)]
     assert http.post("/v1/tables/mills/rows", json={"rows": rows}).status_code == 200
@@ -129,6 +137,8 @@ def test_a_migration_is_cancelled(page: Page, http: httpx.Client) -> None:
     expect(page.locator("#overview")).to_contain_text("memory")
     pairs = "CREATE EXT VIEW Pairs AS SELECT a.id, b.id AS other FROM mills a JOIN mills b ON a.k = b.k ORDER BY a.id"
     assert http.post("/v1/migrations", json={"sql": pairs}).status_code == 202
+    expect(page.get_by_role("button", name="Cancel migration")).to_be_visible()
+    picture(page, "it runs")
     page.get_by_role("button", name="Cancel migration").click()
     expect(page.locator("#migrations")).to_contain_text("cancelled")
     assert http.get("/v1/views/Pairs").status_code == 404
@@ -146,12 +156,25 @@ def test_hostile_names_and_values_are_text(page: Page, hostile: str) -> None:
     expect(page.locator(".catalogue")).to_contain_text(hostile)
     page.goto("/#/graph")
     expect(page.locator(".box.base title", has_text=hostile)).to_have_count(1)
-    assert page.locator("main img, main script").count() == 0
+    page.goto("/#/views")
+    page.get_by_role("link", name=QUOTED).click()
+    page.get_by_label("id =").fill("2")
+    page.get_by_role("button", name="Read").click()
+    shown = page.locator(".views td details")
+    expect(shown.locator("summary")).to_contain_text("<b><b>")
+    assert len(shown.inner_text()) < 1_000, "it is closed"
+    shown.locator("summary").click()
+    expect(shown).to_contain_text("letters)")
+    page.goto("/#/graph")
+    expect(page.locator(".box title", has_text=QUOTED)).to_have_count(1)
+    page.reload()
+    expect(page.locator(".box title", has_text=QUOTED)).to_have_count(1)
+    assert page.locator("main img, main script, main b").count() == 0
     assert "owned" not in page.title()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_it(page: Page, hostile: str, scheme: str) -> None:
+def test_everybody_can_use_it(page: Page, hostile: str, scheme: str, picture: Picture) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     for path, whole in PAGES.items():
         page.goto(f"/{path}")
@@ -160,16 +183,18 @@ def test_everybody_can_use_it(page: Page, hostile: str, scheme: str) -> None:
             page.get_by_label("Statements, separated by ;").fill("EXPLAIN Hostile; SELECT 1")
             page.get_by_role("button", name="Run all").click()
             expect(page.locator(".result table")).to_be_visible()
+        picture(page, path.removeprefix("#/").split("?")[0].replace("/", " "))
         found = Axe().run(page)
         assert found.violations_count == 0, f"{path}, {scheme}: {found.generate_report()}"
 
 
-def test_on_a_phone_nothing_is_wider_than_it(page: Page, hostile: str) -> None:
+def test_on_a_phone_nothing_is_wider_than_it(page: Page, hostile: str, picture: Picture) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     for path, whole in PAGES.items():
         page.goto(f"/{path}")
         expect(page.locator(whole).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        picture(page, path.removeprefix("#/").split("?")[0].replace("/", " "))
 
 
 @pytest.mark.refusals
@@ -191,39 +216,9 @@ def test_the_policy_lets_no_other_script_run(page: Page, http: httpx.Client) -> 
     assert ran == "refused"
 
 
-def test_who_has_an_account_signs_in_with_a_key(browser: Browser, tmp_path: Path) -> None:
-    """On a server of its own, since from the first account on a server answers nothing without one."""
-    data, password = tmp_path / "data", "water from the hills"
-    command = [sys.executable, "-m", "headrace", "admin", "ann", "--data", str(data)]
-    subprocess.run(command, input=f"{password}\n", text=True, check=True, capture_output=True, cwd=ROOT)
-    process = ToldProcess(["-m", "headrace", "serve", "--port", "0", "--data", str(data)], {"NO_COLOR": "1"})
-    url = process.read_until(r"answers at (https?://\S+)")[1]
-    made = httpx.post(
-        f"{url}/v1/sql", json={"sql": "CREATE API KEY 'console' FOR ann"}, auth=("ann", password), timeout=60
-    )
-    key = next(each for each in made.json()["results"][0]["rows"][0] if str(each).startswith("hrk_"))
-    page = browser.new_page()
-    page.goto(f"{url}/#/views")
-    field, send = page.get_by_label("API key"), page.get_by_role("button", name="Sign in")
-    field.fill("hrk_wrong")
-    send.click()
-    expect(page.locator("#signin-error")).not_to_be_empty()
-    field.fill(key)
-    send.click()
-    expect(page.get_by_role("dialog")).not_to_be_visible()
-    expect(page.locator(".views table")).to_be_visible()
-    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
-    page.goto(f"{url}/#/operate")
-    expect(page.locator("#accounts")).to_contain_text("GRANT ALL")
-    page.get_by_role("button", name="Sign out").click()
-    expect(field).to_be_visible()
-    page.context.close()
-    process.kill()
-
-
 @pytest.mark.cluster
 @pytest.mark.skipif(shutil.which("java") is None, reason="ZooKeeper needs Java")
-def test_a_worker_of_a_cluster_dies(browser: Browser, tmp_path: Path) -> None:
+def test_a_worker_of_a_cluster_dies(browser: Browser, tmp_path: Path, picture: Picture) -> None:
     """The operator sees it go, and another one come; the tour goes on at what was acknowledged."""
     command = ["-m", "headrace", "up", "--workers", "2", "--port", "0", "--data", str(tmp_path / "data")]
     process = ToldProcess(command, {"NO_COLOR": "1"})
@@ -241,13 +236,16 @@ def test_a_worker_of_a_cluster_dies(browser: Browser, tmp_path: Path) -> None:
         victim = next(each["pid"] for each in workers if each["domains"])
         processes = page.locator("#workers table").first.locator("tbody tr td:nth-child(3)")
         expect(processes.filter(has_text=str(victim))).to_have_count(1, timeout=PATIENCE)
+        picture(page, "two workers")
         os.kill(victim, signal.SIGKILL)
         expect(processes.filter(has_text=str(victim))).to_have_count(0, timeout=60_000)
+        picture(page, "one has died")
         expect(health).to_have_text(["ok", "ok"], timeout=60_000)
         expect(page.locator("#health")).to_have_text("serving", timeout=60_000)
         page.goto(f"{url}/#/tour")
         page.get_by_role("button", name="Read the story").click()
         expect(page.locator(".tour tbody td").last).to_have_text("4", timeout=PATIENCE)
+        picture(page, "nothing is lost")
     finally:
         page.context.close()
         process.popen.send_signal(signal.SIGINT)
