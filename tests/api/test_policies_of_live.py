@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from test_policies import ANN, APP, EIGHT, NOBODY, OTHER, POLICY, SECRET, SEVEN, VIEWS, claims, closed, served
+from test_policies import ANN, APP, EIGHT, NOBODY, OTHER, POLICY, SECRET, SEVEN, VIEWS, claims, closed, rows, served
 from test_rights import Served, account, bearer
 
 from api.app import create_app
@@ -200,6 +200,18 @@ async def test_nothing_that_is_told_of_answers_tells_of_their_rows(closed: Serve
                 assert "policies" in answer.text, (path, answer.text)
     told = await closed.http.get("/v1/queries", headers=SEVEN)
     assert SECRET not in json.dumps([each["query"] for each in told.json()["queries"]]), told.text
+
+
+async def test_a_view_that_a_user_makes_is_no_users(closed: Served) -> None:
+    """Neither what its maker sees is kept in it, nor what its maker does not see."""
+    made = "EXT VIEW Made AS SELECT title FROM stories", "EXT VIEW MadeCount AS SELECT COUNT(*) AS n FROM stories"
+    for statement, maker in (("CREATE", SEVEN), ("CREATE OR REPLACE", NOBODY), ("CREATE OR REPLACE", ANN)):
+        for each in made:
+            await closed.done(f"{statement} {each}", maker)
+        for headers, count in ((NOBODY, 0), (SEVEN, 1), (EIGHT, 2), (SEVEN, 1)):
+            shown = await rows(closed, "Made", headers)
+            assert (len(shown), SECRET in str(shown)) == (count, headers is EIGHT), (statement, shown)
+            assert await rows(closed, "MadeCount", headers) == [[count]]
 
 
 async def test_pages_and_orders_count_what_is_shown(closed: Served) -> None:

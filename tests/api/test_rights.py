@@ -301,6 +301,35 @@ async def test_wrong_names_and_passwords_are_one_answer_and_not_endless(closed: 
     assert (await closed.http.post("/v1/sql", json={"sql": "SELECT 1"}, headers=twice)).status_code == 401
 
 
+async def test_who_tries_names_learns_of_none(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever there is of a name, and however it fails: one hash is computed, and the answer is the same."""
+    await closed.done("CREATE USER locked IDENTIFIED BY 'sesame' ACCOUNT LOCK; CREATE ROLE readers", ANN)
+    await closed.keeper.change("keys", lambda before: account("keys"))
+    passwords, hashes = closed.keeper.passwords, []
+    await passwords.fits("x", None)
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+    class Counting:
+        def verify(self, kept: str, password: str) -> bool:
+            hashes.append(kept)
+            return hasher.verify(kept, password)
+
+    monkeypatch.setattr(passwords, "_hasher", Counting())
+    answers = set()
+    tried = [
+        ("ann", "guess"),
+        ("nobody", "guess"),
+        ("locked", "sesame"),
+        ("locked", "x"),
+        ("readers", ""),
+        ("keys", "x"),
+    ]
+    for number, each in enumerate(tried, start=1):
+        answers.add((answer := await closed.sql("SELECT 1", basic(*each))).text)
+        assert (answer.status_code, len(hashes)) == (401, number), each
+    assert len(answers) == 1
+
+
 async def test_a_role_expires_for_its_members_and_verifiers_are_kept_on_request(closed: Served) -> None:
     await closed.done("CREATE USER old IDENTIFIED WITH mysql_native_password BY 'x'", ANN)
     kept = closed.keeper.accounts.get("old")
