@@ -7,6 +7,7 @@ entries, counters and positions, so a crash leaves whole steps only::
                                                                            │
                           another thread ──► sync() ──► fsync of the WAL ◄─┘               durable for all steps so far
 
+A long step is written down first and then made in parts, so that others have their turn (``Database.write``).
 ``commit`` never waits for the disk; ``sync`` may run in another thread meanwhile, and one sync serves every step that
 was committed before it. Whoever holds effects back until ``sync`` returns has told nobody of a step that could be lost.
 
