@@ -38,7 +38,6 @@ from migrations.query.plan import RelationalPlan, aggregated, projected, united
 from migrations.query.plans.late_queries import LateCall, LateGroups
 from migrations.query.relation import SEVERAL, Carried, LateParts, Relation, several_rows
 from migrations.query.sources.asked import late_placeholder
-from migrations.query.sources.tree import Leaf
 from migrations.query.stage import SelectStage, Wide, stage_of
 
 
@@ -355,7 +354,7 @@ def _enter_second_stage(
     second.carried = [Wide(Field(groups.index(c.expression), c.expression.type), c.slot) for c in first.carried]
     if scalar and groups:
         nothing = {len(groups) + i: s.of_nothing for i, s in enumerate(distinct)}
-        second.empties.append((Leaf(grouped, 0), nothing))
+        second.empties.append(nothing)
     fields = {node: grouped.field(len(groups) + distinct.index(s)) for node, s in summaries.items()}
     block.stage = second
     block.correlations.grouped(groups)

@@ -78,7 +78,7 @@ class SelectStage:
     """What conditions read that came with a source: an outer join may not make it NULL."""
     inner: frozenset[int] = frozenset()
     """What conditions read that came from the ON of an inner join into this stage's own: likewise."""
-    empties: list[tuple[Leaf, EmptyRow]] = field(default_factory=list)
+    empties: list[EmptyRow] = field(default_factory=list)
     leaves: int = 0
 
     def leaf(self, relation: Relation) -> Leaf:
@@ -98,7 +98,7 @@ class SelectStage:
         self.uniques += [(unique, columns_of(leaf)) for unique in uniques]
         if relation.empty is not None:
             values = zip(relation.outputs, relation.empty, strict=True)
-            self.empties.append((leaf, {_position(o.expression) + leaf.offset: value for o, value in values}))
+            self.empties.append({_position(o.expression) + leaf.offset: value for o, value in values})
         return leaf
 
     def cross(self, source: Source, conditions: Sequence[Expression] = ()) -> None:
@@ -132,6 +132,24 @@ class SelectStage:
         self.width += len(expressions)
         fields = [Field(at + number, e.type) for number, e in enumerate(expressions)]
         return Computed(source, tuple(expressions), at), fields
+
+    def fed_alike(self, relation: Relation) -> list[tuple[int, Expression]]:
+        """What the relation carries, each with a column of WHERE that is compared with the same parameter; none if some
+        is not. Joined by these, the relation's row may be missing, as it may be for a row around it."""
+        found = [
+            (carried, own)
+            for carried in relation.carried
+            for own in self.carried
+            if own.is_condition
+            and own.slot.kind is carried.slot.kind is ParameterKind.EQUAL
+            and own.expression.type == relation.plan.columns[carried.column].type
+            and is_same_value(own.slot, carried.slot)
+        ]
+        if {carried.column for carried, _ in found} != {carried.column for carried in relation.carried}:
+            return []
+        for carried, own in found:
+            own.slot = replace(own.slot, marks=tuple(sorted({*own.slot.marks, *carried.slot.marks})))
+        return [(carried.column, own.expression) for carried, own in found]
 
     def merge_parameters(self) -> None:
         """One value that is compared with two columns is one parameter, and the columns are equal.
@@ -206,7 +224,7 @@ class SelectStage:
         :raises Unsupported: a counting source is joined with others, which would need its row for every key.
         """
         found = None
-        for leaf, row in self.empties:
+        for row in self.empties:
             if self.leaves == 1 and all(is_satisfied(condition, row) for condition in self.conditions):
                 if self.conditions:
                     raise Unsupported(
@@ -216,17 +234,17 @@ class SelectStage:
                 found = row
             elif self.leaves == 1:
                 found = None
-            elif not self._drops(leaf, row):
+            elif not self._drops(row):
                 raise Unsupported(
                     "joining an aggregate without GROUP BY that has a parameter below it",
                     hint="group it by the parameter's column and LEFT JOIN it",
                 )
         return found
 
-    def _drops(self, leaf: Leaf, row: EmptyRow) -> bool:
-        """Whether some condition is not true of the source's row where it has none."""
-        columns = columns_of(leaf)
-        absent = frozenset(position for position in columns if row.get(position) is None)
+    def _drops(self, row: EmptyRow) -> bool:
+        """Whether some condition is not true of the source's row where it has none. (What it carries of a parameter has
+        the parameter's value there.)"""
+        absent = frozenset(position for position, value in row.items() if value is None)
         return any(null_rejected(condition) & absent for condition in self.all_conditions())
 
     def all_conditions(self) -> list[Expression]:

@@ -40,7 +40,7 @@ from domains.plan.traits import traits_of
 from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations, inward, levels, outer_columns
 from migrations.query.expressions.literals import NOTHING, truth
-from migrations.query.expressions.terms import moved
+from migrations.query.expressions.terms import deciding, moved, not_unequal
 from migrations.query.plan import aggregated, distinct, projected
 from migrations.query.relation import (
     LOWER,
@@ -161,7 +161,7 @@ class Subqueries:
         left = [self._correlations.put(x, self._stage) for x in self._left(row, relation, translate)]
         if width > 1:
             found = self._marked(relation, self._pairs("eq", left))
-            possible = self._marked(relation, lambda leaf, outputs: [_not_unequal(left, outputs)])
+            possible = self._marked(relation, lambda leaf, outputs: [not_unequal(left, outputs)])
             return call("case", found, truth(True), possible, NOTHING, truth(False))
         facts = plain(relation)
         column = AggregateCall(AggregateFunction.COUNT, _position(facts.outputs[0]), BIGINT)
@@ -192,7 +192,8 @@ class Subqueries:
         alone = self._stage.source is None
         if not alone:
             _refuse_parameters(relation, "NOT EXISTS, or EXISTS outside of a WHERE's ANDs")
-        counted = _summarised(relation, [(_COUNT_ROWS, "rows")], _is_positive)
+        positive: Shown = lambda counts: [("exists", call("gt", counts[0], Constant(0, BIGINT)))]
+        counted = _summarised(relation, [(_COUNT_ROWS, "rows")], positive)
         leaf = self._stage.leaf(counted)
         self._stage.cross(leaf)
         return wide(leaf, _position(counted.outputs[0]))
@@ -262,9 +263,9 @@ class Subqueries:
         leaf, links = self._beside(_summarised(relation, [(c, str(c.function)) for c in calls]))
         least, most, values, rows = (wide(leaf, _outputs(leaf, links) + i) for i in range(4))
         is_empty = call("is_null", wide(leaf, links[0][0])) if links else call("eq", rows, Constant(0, BIGINT))
-        deciding = _deciding(name, is_any, x, least, most)
+        decided = deciding(name, is_any, x, least, most)
         unknown = call("or", call("is_null", x), call("ne", rows, values))
-        rest: list[Expression] = [is_empty, truth(not is_any), deciding, truth(is_any), unknown, NOTHING]
+        rest: list[Expression] = [is_empty, truth(not is_any), decided, truth(is_any), unknown, NOTHING]
         return call("case", *rest, truth(not is_any))
 
     # --- parts --------------------------------------------------------------------------------------------------
@@ -294,7 +295,9 @@ class Subqueries:
         """
         if relation.empty is None or _is_correlated(relation):
             compared = [Output(o.name, keys(x, o.expression)[1]) for x, o in zip(left, relation.outputs, strict=True)]
-            relation = replace(relation, outputs=tuple(compared))
+            relation = plain(replace(relation, outputs=tuple(compared)))
+            if any(c.slot.kind in SEVERAL for c in relation.carried):
+                return _ranged(relation, [_position(o) for o in relation.outputs])
         return plain(deduplicated(relation))
 
     def parted(self, relation: Relation, *, optional: bool) -> tuple[Relation, Links]:
@@ -315,6 +318,8 @@ class Subqueries:
     def _beside(self, relation: Relation) -> tuple[Leaf, Links]:
         """Join a relation of at most one row for what it carries, and of exactly one if that is nothing."""
         relation, links = self.parted(relation, optional=True)
+        if not links and (links := self._stage.fed_alike(relation)):
+            relation = replace(relation, carried=())
         # Without a link there is one row for each value of a parameter, as of any aggregate that has one below it.
         asked = relation.carried if links else ()
         if any(c.slot.kind in SEVERAL for c in asked):
@@ -379,41 +384,31 @@ def _is_correlated(relation: Relation) -> bool:
     return bool(relation.linked) or any(c.slot.outer is not None for c in relation.carried)
 
 
-def _is_unique(relation: Relation) -> bool:
-    """Whether there is one row at most for what the relation carries."""
-    carried = {c.column for c in relation.carried if c.slot.outer is not None}
+def _is_unique(relation: Relation, members: Sequence[int] = ()) -> bool:
+    """Whether there is one row at most for what the relation carries, and for each of its members."""
+    carried = {*members, *(c.column for c in relation.carried if c.slot.outer is not None)}
     return any(unique <= carried for unique in relation.uniques)
 
 
-def _not_unequal(left: Sequence[Expression], right: Sequence[Expression]) -> Expression:
-    """Whether two rows are equal, or may be for all that is known."""
-    equal = call("and", *(call("eq", x, y) for x, y in zip(left, right, strict=True)))
-    return call("not", call("is_false", equal))
-
-
-def _deciding(name: str, is_any: bool, x: Expression, least: Expression, most: Expression) -> Expression:
-    """The condition under which a comparison with some value makes ANY true, or ALL false."""
-    denied = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-    name = name if is_any else denied[name]
-    if name == "ne":
-        return call("or", call("ne", x, least), call("ne", x, most))
-    return call(name, x, least if name in ("gt", "ge") else most)
-
-
-def _ranged(relation: Relation) -> Relation:
-    """One row for all that EXISTS is asked with ``column > ?``: some value is above the bound if the greatest is. (Of a
-    row for each value, several would keep the row outside.) Raises Unsupported for other parameters of many values."""
+def _ranged(relation: Relation, members: Sequence[int] = ()) -> Relation:
+    """One row for all that EXISTS (or IN, of each of its ``members``) is asked with ``column > ?``: some value is above
+    the bound if the greatest is. (Of a row for each value, several would keep the row outside.) Raises Unsupported for
+    other parameters of many values."""
     several = [c for c in relation.carried if c.slot.kind in SEVERAL]
-    if not several or _is_unique(relation):
-        return relation
+    if not several or _is_unique(relation, members):
+        return replace(relation, key=())
     single = tuple(c for c in relation.carried if c.slot.kind not in SEVERAL)
     (at, slot), compared = (several[0].column, several[0].slot), relation.plan.columns[several[0].column]
     if len(several) > 1 or slot.kind not in ORDERS or compared.type.members or compared.type.kind is Kind.JSON:
-        require_single(several, "EXISTS", ())
+        require_single(several, "IN" if members else "EXISTS", ())
     extreme = AggregateCall(AggregateFunction.MAX if slot.kind in LOWER else AggregateFunction.MIN, at, compared.type)
-    summary = _summarised(replace(relation, carried=single), [(extreme, compared.name)])
-    asked = Carried(_position(summary.outputs[0]), slot)
-    return replace(summary, outputs=(), carried=(*summary.carried, asked), empty=None)
+    own = tuple(Carried(at, slot) for at in members)
+    summary = _summarised(replace(relation, carried=(*own, *single)), [(extreme, compared.name)])
+    own, single = summary.carried[: len(own)], summary.carried[len(own) :]
+    outputs = tuple(Output(o.name, summary.plan.field(c.column)) for o, c in zip(relation.outputs, own, strict=False))
+    return replace(
+        summary, outputs=outputs, carried=(*single, Carried(_position(summary.outputs[0]), slot)), empty=None
+    )
 
 
 def _keyed(relation: Relation) -> Relation:
@@ -456,10 +451,6 @@ def _facts(counts: Sequence[Expression]) -> list[tuple[str, Expression]]:
     """About a subquery of one column: is it empty, is it without NULLs."""
     rows, values = counts
     return [("is_empty", call("eq", rows, Constant(0, BIGINT))), ("has_no_null", call("eq", rows, values))]
-
-
-def _is_positive(counts: Sequence[Expression]) -> list[tuple[str, Expression]]:
-    return [("exists", call("gt", counts[0], Constant(0, BIGINT)))]
 
 
 def or_of_nothing(leaf: Leaf, links: Links, relation: Relation, at: int) -> Expression:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions import call
 from domains.language.rewriting import fields_of as positions
 from domains.language.types import BOOL, Row, Value
 
@@ -13,8 +14,10 @@ __all__ = [
     "and_parts",
     "conditions_of",
     "conjunction",
+    "deciding",
     "equality",
     "moved",
+    "not_unequal",
     "null_rejected",
     "over",
     "positions",
@@ -147,3 +150,18 @@ def is_satisfied(predicate: Expression, row: Mapping[int, Value]) -> bool:
 def _spread(expression: Expression, row: Mapping[int, Value]) -> Row:
     width = max(positions(expression), default=-1) + 1
     return tuple(row.get(position) for position in range(width))
+
+
+def not_unequal(left: Sequence[Expression], right: Sequence[Expression]) -> Expression:
+    """Whether two rows are equal, or may be for all that is known."""
+    equal = call("and", *(call("eq", x, y) for x, y in zip(left, right, strict=True)))
+    return call("not", call("is_false", equal))
+
+
+def deciding(name: str, is_any: bool, x: Expression, least: Expression, most: Expression) -> Expression:
+    """The condition under which a comparison with some value makes ANY true, or ALL false."""
+    denied = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+    name = name if is_any else denied[name]
+    if name == "ne":
+        return call("or", call("ne", x, least), call("ne", x, most))
+    return call(name, x, least if name in ("gt", "ge") else most)
