@@ -12,7 +12,8 @@ and, beside it, a ``Judge`` keeps the same tables in SQLite. At quiescence every
 
 Tables have every kind of column, ENUM, SET and JSON too, keys, CHECK conditions, generated columns and foreign keys
 (``schema.py``, ``constraints.py``). Columns, keys, checks and foreign keys come and go, tables are renamed, and columns
-have other names and types for a while, with writes, look-ups and evictions meanwhile. What a write leaves behind, in
+have other names, types and places, for a while or for good, with writes, look-ups, evictions and restarts meanwhile.
+AUTO_INCREMENT gives numbers that no row has had. What a write leaves behind, in
 each table that it cascades to, is a model in Python (``judged_writes.py``), which MariaDB judges in turn
 (``tests/comparisons/test_judge_of_writes.py``). ``test_planted.py`` has a mistake for each of these that is found.
 

@@ -22,6 +22,7 @@ from tests.campaign.statements import (
     AdHoc,
     Aim,
     AskMore,
+    ChangeColumn,
     Compare,
     CreateTable,
     CreateView,
@@ -73,6 +74,24 @@ class Case:
     seed: int
     setting: Setting
     operations: tuple[Operation, ...]
+
+
+CHANGED = {
+    "INT": ((INT, "BIGINT"), (TXT, "VARCHAR(12)")),
+    "BIGINT": ((TXT, "VARCHAR(30)"),),
+    "VARCHAR(12)": ((TXT, "VARCHAR(40)"), (TXT, "TEXT")),
+}
+"""Types that a column may have for good afterwards."""
+
+
+def numbered(random: Random, table: Table) -> Table:
+    """The table, whose primary key now and then numbers its rows."""
+    first = table.columns[0]
+    if table.primary_key != (first.name,) or first.type.kind is not Kind.INT or table.spread or first.generated:
+        return table
+    if first.name in table.read_columns | table.naming or first.has_default or random.random() < 0.2:
+        return table
+    return replace(table, columns=(replace(first, auto=True), *table.columns[1:]))
 
 
 def hinted(query: Query, random: Random) -> Query:
@@ -155,6 +174,7 @@ class _Program:
             table = random_table(random, f"b{i}", self.shards)
             table = constrained(Random(f"constraints {table}"), table)
             table = referring(Random(f"references {table}"), table, list(self.tables.values()))
+            table = numbered(Random(f"numbered {table}"), table)
             self.tables[table.name] = table
             self.found.append(CreateTable(table))
         parents = {reference.parent for table in self.tables.values() for reference in table.references}
@@ -177,6 +197,10 @@ class _Program:
             self._write(random_insert(self.random, table, rows=1 if table.references else rows), table)
 
     def _write(self, write: Write, table: Table) -> None:
+        if table.auto and isinstance(write, Insert) and len(write.columns) > 1 and Random(repr(write)).random() < 0.8:
+            at = write.columns.index(table.auto)
+            rows = tuple((*row[:at], *row[at + 1 :]) for row in write.rows)
+            write = Insert(table.name, (*write.columns[:at], *write.columns[at + 1 :]), rows)
         related = bool(table.references) or (table.is_parent and not isinstance(write, Insert))
         self.found.append(Aim(write, Random(repr(write)).randrange(1 << 30)) if related else write)
 
@@ -310,6 +334,7 @@ class _Program:
                 inside = self._inside(self.tables[table.name])
                 self.found.append(RenameColumns(table.name, places, self.again.randrange(1 << 30), inside))
         self._retype(table, columns)
+        self._change(table.name)
         for query in self.again.sample(self._asked, min(3, len(self._asked))):
             now = as_it_reads_now(query, self.tables)
             if now is not None:
@@ -326,6 +351,32 @@ class _Program:
             through = "VARCHAR(300)" if c.type.members else random.choice(THROUGH[c.type.kind])
             inside = self._inside(self.tables[table.name], c.name)
             self.found.append(RetypeColumn(table.name, c, through, random.randrange(1 << 30), inside))
+
+    def _change(self, name: str) -> None:
+        """A column has another name, type or place for good; by a generator of its own, too."""
+        table = self.tables[name]
+        random = Random(f"change {len(self.found)} {table}")
+        used = {column for view in self.views.values() for t, column in used_columns(view.query) if t == name}
+        used |= {column for key in (*table.unique, *table.indexes) for column in key} | table.read_columns
+        free = [each for each in table.columns if each.name not in used and each.generated is None]
+        if not free or random.random() < 0.3:
+            return
+        old = new = random.choice(free)
+        if random.random() < 0.8 and old.name not in table.key_columns and not old.type.members:
+            type, declared = random.choice(CHANGED.get(old.declared, ((old.type, old.declared),)))
+            new = replace(new, type=type, declared=declared)
+            new = replace(new, default=None, has_default=False) if type != old.type else new
+        if random.random() < 0.6:
+            new = replace(new, name=f"c{next(self._columns)}")
+        places = [" FIRST", *(f" AFTER {each}" for each in table.names if each != old.name)]
+        place = random.choice(places) if random.random() < 0.5 else ""
+        plain = not place and new.declared == old.declared and new != old and random.random() < 0.5
+        changed = ChangeColumn(name, old.name, new, place, plain)
+        if place or new != old:
+            self.found.append(changed)
+            self.tables[name] = changed.of(table)
+            for other, each in self.tables.items():
+                self.tables[other] = each.renamed(name, old.name, new.name) if other != name else each
 
     def _inside(self, table: Table, column: str = "") -> tuple[Operation, ...]:
         """What is done while columns of the table are altered; what an UPDATE makes of ``column`` is its type's own."""

@@ -14,7 +14,7 @@ from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Un
 from tests.campaign.aiming import aimed, value_of
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge
-from tests.campaign.judged_writes import Verdict
+from tests.campaign.judged_writes import Changed, Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
 from tests.campaign.possible import Possible
 from tests.campaign.queries import Query, View
@@ -26,6 +26,7 @@ from tests.campaign.statements import (
     Aim,
     AlterConstraint,
     AskMore,
+    ChangeColumn,
     Compare,
     CreateTable,
     CreateView,
@@ -115,6 +116,8 @@ class Execution:
     views: dict[str, View] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     """What tables are called by now, by their first names."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The greatest that a row has ever had, by table, where there is AUTO_INCREMENT."""
     columns_renamed: tuple[str, dict[str, str]] | None = None
     """A table, and what its columns are called just now."""
 
@@ -182,6 +185,8 @@ class Execution:
                 self._rename_columns(operation)
             case RetypeColumn():
                 self._retype_column(operation)
+            case ChangeColumn():
+                self._change_column(operation)
             case AdHoc(query, variables):
                 self._ad_hoc(query, operation.text(), alone=not variables)
                 self.tally.counts["user variables read"] += len(variables)
@@ -298,7 +303,67 @@ class Execution:
         self._statement(retyped.without_copy())
         self._compare(random, every=random.random() < 0.3)
 
+    def _change_column(self, changed: ChangeColumn) -> None:
+        now, new = self.judge.tables[changed.table].column(changed.name), changed.column
+        kept = replace(now, name=new.name, type=new.type, declared=new.declared)
+        if new.type != now.type:
+            kept = replace(kept, default=None, has_default=False)
+        changed = replace(changed, column=kept)
+        self._statement(changed.text())
+        self.judge.change_column(changed)
+        self.tally.counts["columns changed for good"] += 1
+        if Random(changed.text()).random() < 0.5:
+            self._perform(Restart())
+
+    def _numbered(self, insert: Insert, column: str) -> None:
+        """AUTO_INCREMENT gives numbers that no row of the table has ever had. (Of a table that names itself a row may
+        name the number that it is given.)"""
+        if any(each.parent == insert.table for each in self.judge.tables[insert.table].references):
+            return
+
+        def judged(numbers: Sequence[int]) -> tuple[Verdict, Changed]:
+            rows = tuple((number, *row) for number, row in zip(numbers, insert.rows, strict=True))
+            return self.judge.consider(replace(insert, columns=(column, *insert.columns), rows=rows))
+
+        greatest, many = self.numbers.get(insert.table, 0), len(insert.rows)
+        verdict, rows = judged(range(greatest + 1000, greatest + 1000 + many))
+        if verdict is Verdict.UNCLEAR or len(rows.get(insert.table, ())) > MOST_ROWS:
+            return
+        text = f"{insert.text()} RETURNING {column}"
+        try:
+            answer = self._statement(text)[-1]
+        except (ConstraintViolation, TypeViolation) as error:
+            if verdict is Verdict.DONE:
+                raise Finding("refused", f"{text}\n  was refused: {error!r}") from error
+            return
+        numbers = [row[0] for row in answer.rows]
+        if verdict is Verdict.REFUSED:
+            raise Finding("accepted", f"{text[:500]}\n  was accepted, but violates a constraint or a type")
+        if len(set(numbers)) != many or min(numbers) <= greatest:
+            raise Finding("numbers", f"{text[:500]}\n  gave {numbers}, and {greatest} was given before")
+        self._apply(judged(numbers)[1])
+        self.tally.counts["rows numbered"] += many
+
+    def _apply(self, rows: Changed) -> None:
+        self.judge.apply(rows)
+        for name in rows:
+            table = self.judge.tables[name]
+            if table.auto:
+                at = table.names.index(table.auto)
+                found = [row[at] for row in self.judge.contents(name)]
+                self.numbers[name] = max([self.numbers.get(name, 0), *found])
+
     def _write(self, write: Write) -> None:
+        auto = self.judge.tables[write.table].auto
+        if auto and isinstance(write, Insert):
+            if auto not in write.columns:
+                return self._numbered(write, auto)
+            at = write.columns.index(auto)
+            if any(not isinstance(row[at], int) or row[at] == 0 for row in write.rows):
+                return None  # They ask for a number, too.
+        return self._write_as_judged(write)
+
+    def _write_as_judged(self, write: Write) -> None:
         verdict, rows = self.judge.consider(write)
         if verdict is Verdict.UNCLEAR:
             self.tally.counts["unclear writes"] += 1
@@ -322,7 +387,7 @@ class Execution:
         if verdict is Verdict.REFUSED and refused is None:
             raise Finding("accepted", f"{write.text()[:500]}\n  was accepted, but violates a constraint or a type")
         if refused is None:
-            self.judge.apply(rows)
+            self._apply(rows)
             self.tally.counts["writes that cascaded"] += len(rows) > 1
         else:
             self.tally.counts["refused writes"] += 1

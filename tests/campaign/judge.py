@@ -15,11 +15,11 @@ from typing import Any
 
 from tests.campaign.functions import install
 from tests.campaign.judged_writes import Changed, Consideration, Refused, Stored, Verdict, completed, meets, plain
-from tests.campaign.kinds import Value
+from tests.campaign.kinds import Kind, Value
 from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Reference, Table
-from tests.campaign.statements import AlterConstraint, AskMore, Key, Write
+from tests.campaign.statements import AlterConstraint, AskMore, ChangeColumn, Key, Write
 from tests.campaign.terms import Term
 
 AFFORDABLE = 400_000
@@ -64,7 +64,8 @@ class Judge:
         """The rows with a column that is computed of them, or None where a value does not fit it."""
         table = self.tables[name]
         table = replace(table, columns=(*table.columns, column))
-        rows = self.connection.execute(f"SELECT rowid, * FROM {name}").fetchall()
+        names = ", ".join(table.names[:-1])
+        rows = self.connection.execute(f"SELECT rowid, {names} FROM {name}").fetchall()
         try:
             found = {
                 id: completed(self.connection, table, dict(zip(table.names, row, strict=False))) for id, *row in rows
@@ -103,6 +104,17 @@ class Judge:
         table = self.tables[name]
         self.tables[name] = replace(table, columns=tuple(c for c in table.columns if c.name != column))
         self.connection.execute(f"ALTER TABLE {name} DROP COLUMN {column}")
+
+    def change_column(self, changed: ChangeColumn) -> None:
+        name, column = changed.table, changed.column
+        if column.name != changed.name:
+            self.connection.execute(f"ALTER TABLE {name} RENAME COLUMN {changed.name} TO {column.name}")
+        if column.type.kind is Kind.TXT and self.tables[name].column(changed.name).type.kind is Kind.INT:
+            self.connection.execute(f"UPDATE {name} SET {column.name} = CAST({column.name} AS TEXT)")
+        self.tables[name] = changed.of(self.tables[name])
+        for other, table in self.tables.items():
+            if other != name:
+                self.tables[other] = table.renamed(name, changed.name, column.name)
 
     def fits(self, asked: AskMore) -> bool:
         """Whether the rows are what is asked."""
@@ -179,7 +191,7 @@ class Judge:
         ]
 
     def contents(self, table: str) -> list[Stored]:
-        return list(self.connection.execute(f"SELECT * FROM {table}"))
+        return list(self.connection.execute(f"SELECT {', '.join(self.tables[table].names)} FROM {table}"))
 
     # --- writes ---------------------------------------------------------------------------------------------------
 

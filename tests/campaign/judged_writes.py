@@ -192,7 +192,8 @@ class Consideration:
 
     def _rows(self, name: str) -> Rows:
         if name not in self._now:
-            self._before[name] = {row[0]: row[1:] for row in self.connection.execute(f"SELECT rowid, * FROM {name}")}
+            names = ", ".join(("rowid", *self.tables[name].names))
+            self._before[name] = {row[0]: row[1:] for row in self.connection.execute(f"SELECT {names} FROM {name}")}
             self._now[name] = dict(self._before[name])
         return self._now[name]
 

@@ -10,6 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 from typing import Any, cast
@@ -146,8 +147,9 @@ class Planned:
             self._migrate(RecipeEntry((parsed.sql,), collation=BINARY))
             return Answer()
         match statement:
-            case WriteStatement(operation=operation):
-                return self._write(operation)
+            case WriteStatement(operation=operation, returning=told):
+                answer = self._write(operation)
+                return answer if told is None else replace(answer, rows=tuple(told.rows(answer.rows)))
             case PendingWrite(subqueries=subqueries):
                 return self._write(resolve(statement, [self._select(each)[1] for each in subqueries]).operation)
             case ChosenWrite(select=select):
@@ -176,22 +178,24 @@ class Planned:
         self._writes += 1
         schema = self.state.catalog.tables[operation.table.lower()]  # By the name that it is stored by.
         divided = split(operation, schema, self.state.shards, self._writes)
-        affected = 0
+        affected, returned = 0, list[Row]()
         for number, part in enumerate(divided):
             asked = part if divided.limit is None else divided.limited(number, affected)
             if asked is None:
                 break
-            affected += self._write_part(*asked)
+            written = self._write_part(*asked)
+            affected += written.rows_affected
+            returned += written.returned
             if len(divided) > 1:
                 self.between()
-        return Answer(rows_affected=affected)
+        return Answer(rows=tuple(returned), rows_affected=affected)
 
-    def _write_part(self, shard: int, operation: Operation) -> int:
+    def _write_part(self, shard: int, operation: Operation) -> Written:
         request = self.simulation.request()
         self.simulation.send(physical(BASES, shard, self.state.shards), Write(request, operation))
         outcome = self._outcome(self.simulation.outcomes.pop(request))
         assert isinstance(outcome, Written)
-        return outcome.rows_affected
+        return outcome
 
     @staticmethod
     def _outcome(outcome: Outcome) -> Outcome:

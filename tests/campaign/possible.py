@@ -14,6 +14,7 @@ from tests.campaign.statements import (
     Aim,
     AlterConstraint,
     AskMore,
+    ChangeColumn,
     CreateView,
     Delete,
     DropColumn,
@@ -62,6 +63,8 @@ class Possible:
                     return False
                 others = (each for other in self.tables.values() for each in other.references)
                 return is_free and all(each.parent != table or column.name not in each.key for each in others)
+            case ChangeColumn(table, name):
+                return self._has(table, (name,)) and self._is_changeable(operation, self.tables[table])
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 is_free = self._has(table, (column,)) and (table, column) not in used
@@ -97,6 +100,18 @@ class Possible:
                 return view_name in self.views
             case _:
                 return True
+
+    def _is_changeable(self, operation: ChangeColumn, table: Table) -> bool:
+        name, column = operation.name, operation.column
+        used = {pair for view in self.views.values() for pair in used_columns(view.query)}
+        keyed = {each for key in (*table.unique, *table.indexes) for each in key} | table.read_columns
+        if (table.name, name) in used or name in keyed or (column.name != name and column.name in table.names):
+            return False
+        named = {each for t in self.tables.values() for r in t.references if r.parent == table.name for each in r.key}
+        after = operation.place.removeprefix(" AFTER ")
+        is_there = operation.place in ("", " FIRST") or (after in table.names and after != name)
+        keys = {*table.primary_key, table.shard_by, *table.naming, *named}
+        return is_there and (column.declared == table.column(name).declared or name not in keys)
 
     def _is_alterable(self, operation: AlterConstraint, table: Table) -> bool:
         """Whether what comes is not there, and what goes is there, and nothing else needs it."""

@@ -34,6 +34,8 @@ class Column:
     generated: Term | None = None
     """What it is computed of; then it has no default, and no write gives it a value."""
     virtual: bool = False
+    auto: bool = False
+    """AUTO_INCREMENT."""
 
     @property
     def can_be_key(self) -> bool:
@@ -57,7 +59,7 @@ class Column:
             text += " NOT NULL"
         if self.has_default:
             text += f" DEFAULT {literal(self.default)}"
-        return text
+        return text + " AUTO_INCREMENT" * self.auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,24 @@ class Table:
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
+
+    @property
+    def auto(self) -> str:
+        """The AUTO_INCREMENT column, if it has one."""
+        return next((column.name for column in self.columns if column.auto), "")
+
+    def renamed(self, table: str, old: str, new: str) -> Table:
+        """As it speaks of a column of ``table``, itself or another one, that is called ``new`` now."""
+
+        def now(names: tuple[str, ...], of: str) -> tuple[str, ...]:
+            return tuple(new if name == old and of == table else name for name in names)
+
+        references = tuple(
+            replace(each, columns=now(each.columns, self.name), key=now(each.key, each.parent))
+            for each in self.references
+        )
+        shard_by = "".join(now((self.shard_by,), self.name))
+        return replace(self, primary_key=now(self.primary_key, self.name), shard_by=shard_by, references=references)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -244,6 +244,35 @@ class RetypeColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeColumn:
+    """For good: a column has another name, type or place. All that comes later speaks of it as it is then."""
+
+    table: str
+    name: str
+    column: Column
+    place: str = ""
+    """FIRST or AFTER another one."""
+    plain: bool = False
+    """RENAME COLUMN, and not CHANGE."""
+
+    def text(self) -> str:
+        if self.plain:
+            return f"ALTER TABLE {self.table} RENAME COLUMN {self.name} TO {self.column.name}"
+        way = "MODIFY" if self.column.name == self.name else f"CHANGE {self.name}"
+        return f"ALTER TABLE {self.table} {way} {self.column.ddl()}{self.place}"
+
+    def of(self, table: Table) -> Table:
+        """The table with the column as it is to be."""
+        columns = [self.column if each.name == self.name else each for each in table.columns]
+        if self.place:
+            columns.remove(self.column)
+            after = self.place.removeprefix(" AFTER ")
+            at = 0 if self.place == " FIRST" else 1 + [each.name for each in columns].index(after)
+            columns.insert(at, self.column)
+        return replace(table, columns=tuple(columns)).renamed(table.name, self.name, self.column.name)
+
+
+@dataclass(frozen=True, slots=True)
 class AdHoc:
     """A SELECT without parameters, run as a statement, at quiescence. ``variables`` are set before, in the same text;
     the query reads them."""
@@ -294,7 +323,8 @@ class Aim:
         return self.write.text()
 
 
-Alteration = AddColumn | DropColumn | AskMore | AlterConstraint | RenameTables | RenameColumns | RetypeColumn
+Renaming = RenameTables | RenameColumns | RetypeColumn | ChangeColumn
+Alteration = AddColumn | DropColumn | AskMore | AlterConstraint | Renaming
 Change = CreateTable | CreateView | DropView | Alteration
 Statement = Write | Aim | Change | AdHoc
 

@@ -14,8 +14,11 @@ from domains.engine.writing import foreign_keys, write
 from domains.engine.writing.write import TableChange
 from domains.engine.writing.written import Assigning
 from domains.language import coercion
+from domains.store.memory_store import MemoryTable
 from domains.store.widening import Widening
+from migrations import change
 from migrations.query.expressions import documents
+from migrations.statements.definitions import modify
 from tests.campaign.cases import case_of, setting_of
 from tests.campaign.execution import Execution, Finding
 from tests.campaign.judge import Judge
@@ -34,6 +37,11 @@ def _unplaced(name: str, *arguments: Any, **types: Any) -> Any:
 
 def _all_at_once(change: TableChange, changed: Any) -> int:
     return write._replace_all(change, changed, keeps_keys=False)
+
+
+def _of_those_left(table: MemoryTable, _count: int) -> int:
+    at = next(at for at, column in enumerate(table.schema.columns) if column.auto_increment)
+    return 1 + max((row[at] for row, _ in table.find((), ())), default=0)  # type: ignore[type-var, operator]
 
 
 PLANTED: dict[str, tuple[object, str, Any, int]] = {
@@ -57,6 +65,11 @@ PLANTED: dict[str, tuple[object, str, Any, int]] = {
         lambda self, _, at: self.constants[at - self.width],
         7,
     ),
+    "foreign keys keep the former name of what they name": (change, "following", lambda *_: [], 20),
+    "CHANGE leaves the name": (modify, "_named", lambda schema, *_: schema, 8),
+    "MODIFY leaves the values": (modify, "_holds", lambda *_: True, 109),
+    "FIRST and AFTER are read over": (modify, "placed", lambda schema, *_: schema, 1),
+    "numbers of rows that are gone are given again": (MemoryTable, "next_auto_increment", _of_those_left, 1),
     "an UPDATE leaves generated columns as they were": (Assigning, "__call__", Assigning._assigned, 1),
 }
 
