@@ -69,7 +69,7 @@ PLANTED: dict[str, tuple[object, str, Any, int]] = {
     "CHANGE leaves the name": (modify, "_named", lambda schema, *_: schema, 8),
     "MODIFY leaves the values": (modify, "_holds", lambda *_: True, 109),
     "FIRST and AFTER are read over": (modify, "placed", lambda schema, *_: schema, 1),
-    "numbers of rows that are gone are given again": (MemoryTable, "next_auto_increment", _of_those_left, 1),
+    "numbers of rows that are gone are given again": (MemoryTable, "next_auto_increment", _of_those_left, 33),
     "an UPDATE leaves generated columns as they were": (Assigning, "__call__", Assigning._assigned, 1),
 }
 
