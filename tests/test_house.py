@@ -129,8 +129,8 @@ HOUSE = {
     "domains": (102, 19700),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (75, 13300),
-    "clients": (10, 2150),
+    "loadgen": (75, 13350),
+    "clients": (10, 2200),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -2,9 +2,9 @@
 takes; beside polling the same answers each second.
 
 One server, in a process of its own, with its clients in this one, on the same machine. Stories have a vote count each;
-every subscription follows one story. Some have a connection of their own, the others share some. Each write is a vote,
-and an event's ``txid`` says of which write it is, so each arrival is held against the moment at which its write was
-sent. In the end each subscription must show what a read shows.
+every subscription follows one story. Some have a connection of their own, by server-sent events, the others share
+WebSockets. Each write is a vote, and an event's ``txid`` says of which write it is, so each arrival is held against the
+moment at which its write was sent. In the end each subscription must show what a read shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ import httpx
 import orjson
 import psutil
 from rich.console import Console
+from websockets.frames import Frame, Opcode
 
 from loadgen.peers.store import LoadRunError
 
@@ -36,8 +38,9 @@ CREATE EXT VIEW Counted AS SELECT s.id AS id, s.title AS title, COUNT(v.id) AS v
   LEFT JOIN votes v ON v.story = s.id WHERE s.id = ? GROUP BY s.id, s.title
 """
 _ANSWERS = re.compile(r"answers at (https?://\S+)")
+_LENGTH = re.compile(rb"content-length: (\d+)", re.I)
 TOGETHER = 100
-"""Subscriptions on a shared connection."""
+"""Subscriptions on a WebSocket."""
 OPENING = 64
 """Connections that are opened at once."""
 LATE_SECONDS = 10.0
@@ -72,38 +75,67 @@ class EventArrivals:
 
 
 class FollowedConnection:
-    """One connection, read as it comes."""
+    """One connection, read as it comes: first it is made, then it is asked for what it follows."""
 
-    def __init__(self, arrivals: EventArrivals, number: int) -> None:
+    def __init__(self, arrivals: EventArrivals, number: int, host: str, port: int) -> None:
         self._arrivals = arrivals
         self._number = number
+        self._host, self._port = host, port
         self._task: asyncio.Task[None] | None = None
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
 
-    async def open(self, host: str, port: int, request: bytes, snapshots: int) -> None:
-        reader, writer = await asyncio.open_connection(host, port, limit=2**20)
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+    async def connect(self) -> None:
+        """As far as a connection goes that nobody follows anything by."""
+        await self._ask(b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % self._host.encode(), b" 200 ")
+
+    async def follow(self, keys: Sequence[int]) -> None:
+        """By server-sent events, which is one answer."""
+        line = f"GET /v1/views/Counted/live?id={keys[0]}&live=sse HTTP/1.1\r\nHost: {self._host}\r\n\r\n"
+        self._writer.write(line.encode())
+        await self._head(b" 200 ")
+        await self._begin(len(keys))
+
+    async def _ask(self, request: bytes, wanted: bytes) -> None:
+        self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=2**20)
+        self._writer.write(request)
+        head = await self._head(wanted)
+        if length := _LENGTH.search(head):
+            await self._reader.readexactly(int(length[1]))
+
+    async def _head(self, wanted: bytes) -> bytes:
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        if wanted not in head.split(b"\r\n", 1)[0]:
             raise LoadRunError(f"the server answers {head[:100].decode('latin-1')}")
+        return head
+
+    async def _begin(self, snapshots: int) -> None:
         ready = asyncio.Event()
-        self._task = asyncio.create_task(self._read(reader, writer, snapshots, ready))
+        self._task = asyncio.create_task(self._read(snapshots, ready))
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if self._task.done():
             self._task.result()
 
-    async def _read(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, snapshots: int, ready: asyncio.Event
-    ) -> None:
+    async def _next(self) -> bytes:
+        """The JSON of the next event; empty at the end."""
+        while line := await self._reader.readline():
+            if line.startswith(b"data: "):
+                return line[6:]
+        return b""
+
+    async def _read(self, snapshots: int, ready: asyncio.Event) -> None:
         arrivals = self._arrivals
         try:
-            while line := await reader.readline():
-                if not line.startswith(b"data: ["):
-                    arrivals.places += line.startswith(b"data: {")
+            while text := await self._next():
+                if text[:1] == b"{":
+                    arrivals.places += 1
+                    continue
+                now = time.perf_counter()
+                messages = orjson.loads(text)
+                if not messages:
                     continue
                 arrivals.steps += 1
-                now = time.perf_counter()
-                messages = orjson.loads(line[6:])
                 snapshots -= "control" in messages[0]["headers"]
                 if snapshots <= 0:
                     ready.set()
@@ -113,11 +145,44 @@ class FollowedConnection:
                         if token := each["headers"].get("txid"):
                             arrivals.heard(token, now)
         finally:
-            writer.close()
+            self._writer.close()
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+
+class FollowedSocket(FollowedConnection):
+    """By a WebSocket, which is many answers."""
+
+    async def connect(self) -> None:
+        head = f"GET /v1/live HTTP/1.1\r\nHost: {self._host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        await self._ask((head + key).encode(), b" 101 ")
+
+    async def follow(self, keys: Sequence[int]) -> None:
+        asked = [{"view": "Counted", "parameters": {"id": key}, "name": f"{key}"} for key in keys]
+        said = orjson.dumps({"subscribe": asked})
+        self._writer.write(Frame(Opcode.TEXT, said).serialize(mask=True))
+        await self._begin(len(keys))
+
+    async def _next(self) -> bytes:
+        """The next text; pings are answered."""
+        reader = self._reader
+        while True:
+            try:
+                first, size = await reader.readexactly(2)
+                if size > 125:
+                    size = int.from_bytes(await reader.readexactly(2 if size == 126 else 8), "big")
+                payload = await reader.readexactly(size)
+            except asyncio.IncompleteReadError:
+                return b""
+            if first & 0x0F == Opcode.TEXT:
+                return payload
+            if first & 0x0F == Opcode.CLOSE:
+                return b""
+            if first & 0x0F == Opcode.PING:
+                self._writer.write(Frame(Opcode.PONG, payload).serialize(mask=True))
 
 
 Opened = tuple[FollowedConnection, int, Sequence[int]]
@@ -170,8 +235,11 @@ async def _with(
     alone, _ = await _cpu(process, writes.run(rate, seconds, EventArrivals()))
     arrivals = EventArrivals()
     before = process.memory_info().rss
-    readers = await _opened(str(http.base_url), arrivals, subscriptions, single, keys)
-    size = process.memory_info().rss - before
+    readers = _connections(str(http.base_url), arrivals, subscriptions, single, keys)
+    await _all([reader.connect for reader, _, _ in readers])
+    bare = process.memory_info().rss
+    await _all([partial(reader.follow, group) for reader, _, group in readers])
+    size = process.memory_info().rss - bare
     tell(f"{subscriptions} subscriptions are open; writes …")
     used, took = await _cpu(process, writes.run(rate, seconds, arrivals))
     until = time.perf_counter() + LATE_SECONDS
@@ -198,8 +266,10 @@ async def _with(
         "server CPU an event, µs": round(1e6 * (used - alone) / delivered, 1),
         "server CPU share": round(used / took, 2),
         "bytes a subscription": round(size / subscriptions),
+        "bytes a connection before that": round((bare - before) / len(readers)),
         "answers that differ from a read": wrong,
         "polling: CPU a poll, µs": round(1e6 * polled, 1),
+        "polling all each second: CPU share": round(polled * subscriptions, 2),
     }
 
 
@@ -235,29 +305,26 @@ async def _cpu(process: psutil.Process, work: Any) -> tuple[float, float]:
     return after.user + after.system - times.user - times.system, time.perf_counter() - began
 
 
-async def _opened(url: str, arrivals: EventArrivals, subscriptions: int, single: int, keys: int) -> list[Opened]:
-    """Each connection, its number, and the stories that it follows."""
+def _connections(url: str, arrivals: EventArrivals, subscriptions: int, single: int, keys: int) -> list[Opened]:
+    """Each connection, its number, and the stories that it is to follow."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
-    turn = asyncio.Semaphore(OPENING)
-    groups = [[at % keys] for at in range(single)]
     shared = [at % keys for at in range(single, subscriptions)]
-    groups += [shared[at : at + TOGETHER] for at in range(0, len(shared), TOGETHER)]
+    groups = [shared[at : at + TOGETHER] for at in range(0, len(shared), TOGETHER)]
+    alone: list[Opened] = [(FollowedConnection(arrivals, at, host, port), at, [at % keys]) for at in range(single)]
+    sockets = [(FollowedSocket(arrivals, at, host, port), at, group) for at, group in enumerate(groups, single)]
+    return [*alone, *sockets]
 
-    async def one(number: int, group: list[int]) -> Opened:
-        reader = FollowedConnection(arrivals, number)
-        if number < single:
-            head = f"GET /v1/views/Counted/live?id={group[0]}&live=sse HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-        else:
-            asked = [{"view": "Counted", "parameters": {"id": key}, "name": f"{key}"} for key in group]
-            body = json.dumps({"subscriptions": asked}).encode()
-            start = f"POST /v1/live HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
-            head = start.encode() + body
+
+async def _all(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Some at once."""
+    turn = asyncio.Semaphore(OPENING)
+
+    async def one(work: Callable[[], Awaitable[None]]) -> None:
         async with turn:
-            await reader.open(host, port, head, len(group))
-        return reader, number, group
+            await work()
 
-    return list(await asyncio.gather(*(one(number, group) for number, group in enumerate(groups))))
+    await asyncio.gather(*(one(work) for work in works))
 
 
 async def _wrong(

@@ -210,6 +210,18 @@ async def test_a_place_is_told_though_nothing_changes_here(site: Site, monkeypat
     await stream.close()
 
 
+async def test_a_head_is_answered_at_once(site: Site) -> None:
+    url = "/v1/views/ByAuthor/live?author=7"
+    offset = (await get(site.app, url)).headers["stream-next-offset"]
+    for way in ("&live=sse", f"&offset={offset}&live=sse", f"&offset={offset}&live=long-poll", ""):
+        asked = EventReader(site.app, url + way, method="HEAD")
+        async with asyncio.timeout(10):
+            await asked.ended.wait()
+        assert (asked.status, bytes(asked.body)) == (200, b"")
+        assert asked.headers["content-type"].startswith("text/event-stream" if "sse" in way else "application/json")
+    assert site.deployment.live.status()["subscriptions"] == 0
+
+
 async def test_the_oldest_subscription_ends_past_the_limit(site: Site) -> None:
     site.deployment.live.limits = LiveLimits(max_live=2)
     streams = []

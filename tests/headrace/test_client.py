@@ -274,8 +274,8 @@ async def test_what_a_reader_holds(served_local: str) -> None:
 def test_both_clients_have_the_same_surface() -> None:
     from headrace_client import async_connection, connection
 
-    # Of live views: what they are made of, a poll of one and a stream of the other; and a list that a task keeps right.
-    live = {"fetch", "streamed", "live_rows"}
+    # Of live views: what they are made of, a poll of one and a stream of the other.
+    live = {"fetch", "streamed"}
     for name in ("Connection", "View", "Table", "Migration"):
         blocking, awaited = getattr(connection, name), getattr(async_connection, f"Async{name}")
         public = {each for each in vars(blocking) if not each.startswith("_")}

@@ -12,7 +12,7 @@ import httpx
 from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
-from headrace_client.live import LiveChanges
+from headrace_client.live import BlockingLiveRows, LiveChanges
 from headrace_client.results import Progress, Record, Result, Written
 from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, FileName, Session, options, proof_of
 from headrace_client.tokens import Token
@@ -184,6 +184,10 @@ class View:
     def live(self, key: Mapping[str, Any] | None = None, /, **parameters: Any) -> LiveChanges:
         """The rows for these parameters, and then each change of them, as they come: ``for change in …``."""
         return LiveChanges(self._connection, self.name, {**(key or {}), **parameters})
+
+    def live_rows(self, key: Mapping[str, Any] | None = None, /, **parameters: Any) -> BlockingLiveRows:
+        """The rows as a list, which moves on with ``changed()`` and ``reached(token)``: ``with … as rows``."""
+        return BlockingLiveRows(self.live(key, **parameters))
 
     def evict(self, keys: Iterable[Key]) -> int:
         """Forget the answers for these keys."""

@@ -7,7 +7,8 @@
 
 Both begin with the whole answer and follow it from its offset. Where the server does not know an offset any more the
 whole answer is read again, and what is told is the difference between what was there and what there is: nothing twice,
-nothing left out. The blocking client polls (each poll waits for news), so it works on an embedded database too.
+nothing left out. The blocking client polls, each poll waiting for news, so it works on an embedded database too; its list
+moves on when it is asked to.
 """
 
 from __future__ import annotations
@@ -166,6 +167,11 @@ class LiveChanges:
         return self._folded.rows
 
     def __iter__(self) -> Iterator[Change]:
+        for step in self.steps():
+            yield from step
+
+    def steps(self) -> Iterator[list[Change]]:
+        """The changes of each step together; an empty list where no row has changed."""
         folded = self._folded
         while True:
             if pause := folded.pause():
@@ -180,7 +186,7 @@ class LiveChanges:
             if not folded.offset:
                 folded.heard(headers)
             messages = json.loads(body) if body else []
-            yield from folded.take(messages, headers[NEXT], headers[TOKEN])
+            yield folded.take(messages, headers[NEXT], headers[TOKEN])
 
 
 class AsyncLiveChanges:
@@ -233,12 +239,40 @@ class AsyncLiveChanges:
                     messages = []
 
 
-class LiveRows(Sequence[Record]):
+class HeldRows(Sequence[Record]):
+    """What both kinds of lists show."""
+
+    _rows: Sequence[Record] = ()
+
+    def __init__(self, folded: FoldedRows) -> None:
+        self._folded = folded
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | Sequence[Record]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def token(self) -> Token:
+        """Exactly what the rows reflect."""
+        return tokens.encode(self._folded.clock)
+
+    def _reflects(self, wanted: Clock) -> bool:
+        clock = self._folded.clock
+        return bool(clock) and all(clock[base] >= at for base, at in wanted.items() if base in clock)
+
+
+class LiveRows(HeldRows):
     """A list that stays right while its block lasts: the rows of a view for some parameters, in the answer's order."""
 
     def __init__(self, changes: AsyncLiveChanges) -> None:
+        super().__init__(changes._folded)
         self._changes = changes
-        self._rows: list[Record] = []
         self._moved = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
@@ -253,21 +287,6 @@ class LiveRows(Sequence[Record]):
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
 
-    @overload
-    def __getitem__(self, at: int) -> Record: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Record]: ...
-    def __getitem__(self, at: int | slice) -> Record | list[Record]:
-        return self._rows[at]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def token(self) -> Token:
-        """Exactly what the rows reflect."""
-        return tokens.encode(self._changes._folded.clock)
-
     async def changed(self) -> None:
         """Until they have changed, or reflect more."""
         await self._next()
@@ -275,10 +294,7 @@ class LiveRows(Sequence[Record]):
     async def reached(self, token: str) -> None:
         """Until they reflect a write, whether or not it changed any of them. Raises what has ended them."""
         wanted = tokens.decode(token)
-        while True:
-            clock = self._changes._folded.clock
-            if clock and all(clock[base] >= at for base, at in wanted.items() if base in clock):
-                return
+        while not self._reflects(wanted):
             await self._next()
 
     async def _next(self) -> None:
@@ -296,3 +312,35 @@ class LiveRows(Sequence[Record]):
         async for _ in self._changes.steps():
             self._rows = self._changes.rows
             self._moved.set()
+
+
+class BlockingLiveRows(HeldRows):
+    """The blocking client's list: it moves on when it is asked to, as no thread follows it."""
+
+    def __init__(self, changes: LiveChanges) -> None:
+        super().__init__(changes._folded)
+        self._steps = changes.steps()
+
+    def __enter__(self) -> BlockingLiveRows:
+        """With the rows of now."""
+        self._next()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass  # Nothing is open between two polls.
+
+    def changed(self) -> None:
+        """Waits until they have changed, or reflect more."""
+        before = self._folded.offset
+        while self._folded.offset == before:
+            self._next()
+
+    def reached(self, token: str) -> None:
+        """Waits until they reflect a write, whether or not it changed any of them."""
+        wanted = tokens.decode(token)
+        while not self._reflects(wanted):
+            self._next()
+
+    def _next(self) -> None:
+        next(self._steps)
+        self._rows = self._folded.rows
