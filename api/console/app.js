@@ -79,6 +79,7 @@ account.ask = (message) => {
       if (!declined) account.key = field.value.trim();
       else account.key = null;
       field.value = "";
+      document.getElementById("signin-error").textContent = "";
       signed();
       done(!declined);
     }, { once: true });

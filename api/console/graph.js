@@ -23,7 +23,7 @@ async function all(main, { query, go }, signal) {
     h("h1", {}, "The dataflow of all views"),
     h("p", {}, "Tables on the left, and the views that read them. Open a view to see its nodes. Views that look the same below share their nodes."),
     h("form", { role: "search", onsubmit: (event) => event.preventDefault() }, h("label", { for: "filter" }, "Find "), filter),
-    query.has("of") && h("p", {}, `Only views of ${of.join(", ")}. `, h("a", { href: "#/graph" }, "All views")),
+    query.has("of") ? h("p", {}, `Only views of ${of.join(", ")}. `, h("a", { href: "#/graph" }, "All views")) : "",
     told, building, legend(), errors, picture,
   );
   let drawn = null, shown = "", current = null;

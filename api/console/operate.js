@@ -182,9 +182,9 @@ function drills(found, signal) {
         put(picture, problem(error));
       }
     };
-    const goals = each.goals.map((goal) => [goal.goal, goal.limit, goal.seen, goal.met ? "met" : "missed"]);
+    const goals = each.goals.map((goal) => [goal.goal, goal.limit, goal.seen, goal.met ? "yes" : "no"]);
     return h("details", { ontoggle: each.picture && open }, h("summary", {}, h("span", { class: each.held ? "good" : "bad" }, each.held ? "held" : "lost"), ` ${each.drill}: ${each.says} (${each.time})`),
-      goals.length > 0 && table(["goal", "limit", "seen", ""], goals, `Goals of ${each.drill}`), picture);
+      goals.length > 0 && table(["goal", "limit", "seen", "met?"], goals, `Goals of ${each.drill}`), picture);
   })];
 }
 
@@ -209,7 +209,7 @@ async function accounts(place, signal) {
     const { accounts: found } = await get("v1/accounts", { signal });
     const ways = (each) => (each.role ? "role" : [...each.ways, ...(each.keys.length ? [`${each.keys.length} keys`] : [])].join(", ") || "none");
     if (!found.length) return put(place, h("p", {}, "The server has none: ", h("code", {}, "headrace admin NAME"), " makes the first."));
-    const rows = found.map((each) => [each.account, ways(each), each.locked ? "locked" : each.expires ?? "", h("details", {}, h("summary", {}, `${each.grants.length} grants`), h("pre", { tabindex: "0" }, each.grants.join("\n")))]);
+    const rows = found.map((each) => [each.account, ways(each), each.locked ? "locked" : each.expires ?? "", h("details", {}, h("summary", {}, `${each.grants.length} ${each.grants.length === 1 ? "grant" : "grants"}`), h("pre", { tabindex: "0" }, each.grants.join("\n")))]);
     put(place, table(["account", "enters by", "until", "rights"], rows, "Accounts"), h("p", {}, "They are changed by SQL: CREATE USER, GRANT, CREATE API KEY."));
   } catch (error) {
     if (signal.aborted) return;

@@ -142,11 +142,19 @@ def test_a_migration_is_cancelled(page: Page, http: httpx.Client, picture: Pictu
     page.get_by_role("button", name="Cancel migration").click()
     expect(page.locator("#migrations")).to_contain_text("cancelled")
     assert http.get("/v1/views/Pairs").status_code == 404
+    double = "ALTER TABLE mills ADD UNIQUE (k)"
+    assert http.post("/v1/migrations", json={"sql": double}).status_code == 202
+    page.locator("#migrations summary", has_text="1 failed").click()
+    expect(page.locator("#migrations .errors li")).to_contain_text("k")
+    page.reload()
+    expect(page.locator("#migrations")).to_contain_text("1 failed")
 
 
 def test_hostile_names_and_values_are_text(page: Page, hostile: str) -> None:
     for path, whole in PAGES.items():
         page.goto(f"/{path}")
+        expect(page.locator(whole).first).to_be_visible()
+        page.reload()
         expect(page.locator(whole).first).to_be_visible()
     page.goto("/#/views/Hostile?id=1")
     expect(page.locator(".views table")).to_contain_text("<script>")
@@ -171,6 +179,27 @@ def test_hostile_names_and_values_are_text(page: Page, hostile: str) -> None:
     expect(page.locator(".box title", has_text=QUOTED)).to_have_count(1)
     assert page.locator("main img, main script, main b").count() == 0
     assert "owned" not in page.title()
+
+
+def test_a_key_is_read_and_left_by_the_keyboard(page: Page, hostile: str) -> None:
+    page.goto("/#/views")
+    expect(page.locator(PAGES["#/views"]).first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("hostile")
+    expect(page).to_have_url(re.compile("#/views\\?filter=hostile$"))
+    page.get_by_role("link", name="Hostile", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("id =").focus()
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+    expect(page.locator(".outcome")).to_be_visible()
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_label("Find")).to_have_value("hostile")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
