@@ -7,8 +7,8 @@
 
 Both begin with the whole answer and follow it from its offset. Where the server does not know an offset any more the
 whole answer is read again, and what is told is the difference between what was there and what there is: nothing twice,
-nothing left out. The blocking client polls, each poll waiting for news, so it works on an embedded database too; its list
-moves on when it is asked to.
+nothing left out. The blocking client polls, each poll waiting for news, so it works on an embedded database too. Its
+list moves on when it is asked to.
 """
 
 from __future__ import annotations
