@@ -113,7 +113,7 @@ class AsgiDoor:
         try:
             if call.writes:
                 check_browser(headers)
-            body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.endpoints.max_body)
+            body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.admission)
             token = token_of(headers)
         except Exception as error:
             status, answer = describe(error, call.route)

@@ -14,7 +14,7 @@ from served_bytes import INSERT, PAGE, STATUS, WITHIN, Site, asked, one_answer, 
 
 from api.doors.http_protocol import HttpProtocol
 from api.doors.wire_http import WireHttp
-from api.limits import Admission, Limits
+from api.limits import PIECES_A_TURN, Admission, Limits
 
 
 @pytest.fixture(params=[HttpProtocol, WireHttp], ids=["long", "short"])
@@ -148,6 +148,23 @@ async def test_bodies_in_flight(protocol: Any) -> None:
             await until(lambda: admission(site).received > 8_000)
             one.say(b" " * 1_000)
             assert (await one.hears())[0] == 400
+
+
+async def test_pieces_of_bodies_that_come_at_once_are_read_in_turns() -> None:
+    admission, read = Admission(Limits()), []
+
+    async def piece() -> None:
+        await admission.read_on()
+        read.append(1)
+
+    pieces = [asyncio.create_task(piece()) for _ in range(2 * PIECES_A_TURN + 1)]
+    turns = []
+    while len(read) < len(pieces):
+        before = len(read)
+        await asyncio.sleep(0)
+        turns.append(len(read) - before)
+    assert turns == [PIECES_A_TURN, PIECES_A_TURN, 1]
+    await asyncio.gather(*pieces)
 
 
 async def test_what_a_refused_client_still_sends_is_read_in_pieces(
