@@ -28,8 +28,9 @@ from loadgen.drills.stage import (
 
 # ``disk-full``: the base tables stand on a small file system of their own, and something else fills it.
 
-SIZE = "256m"
-"""Four shards, each with its write-ahead log and what RocksDB allocates in advance."""
+SIZE = "640m"
+"""What workers keep free (``disk_reserve``, 256 MB), and four shards, each with its write-ahead log and what RocksDB
+allocates in advance."""
 FULL_SECONDS = 4.0
 CHUNK = bytes(1 << 20)
 

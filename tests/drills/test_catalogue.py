@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from domains.store.storage import DISK_RESERVE
 from headrace.cli import app
 from headrace.errors import BadRequest
-from loadgen.drills import stage
+from loadgen.drills import faults, stage
 from loadgen.drills.catalogue import DRILLS, SHORT
 from loadgen.drills.running import DrillPlan, chosen, run
 
@@ -73,3 +74,9 @@ def test_what_takes_root_is_refused_before_anything_is_started(
 def test_what_the_machine_refuses_is_told() -> None:
     with pytest.raises(stage.NotPossible, match=r"because .ls /no/such/place. says"):
         stage.run("ls", "/no/such/place")
+
+
+def test_the_disk_that_is_filled_has_room_for_a_cluster_before() -> None:
+    """Workers open no shard where less is free than they keep free."""
+    assert faults.SIZE.endswith("m")
+    assert int(faults.SIZE[:-1]) * 2**20 > 2 * DISK_RESERVE

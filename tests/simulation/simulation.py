@@ -32,6 +32,7 @@ from domains.plan.packets import (
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import MigrationPlan
 from tests.failing_store import FailingStore, Fuse
+from worker.dataflow.link_checks import LinkChecks
 
 _Reset = tuple[RemoveNodes | None, list[PeerReset]]
 BEATS = 0.1
@@ -180,6 +181,8 @@ class Simulation:
         packet = self.links[link, backward].popleft()
         receiver = self._receiver(link, backward)
         if packet.epoch == receiver.link_epoch(link):
+            if receiver.broken is None:
+                assert LinkChecks(receiver).refusal(packet) is None  # As a worker looks at another's.
             self.send(receiver.index, packet)
         return True
 
