@@ -122,7 +122,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7950),
-    "api": (37, 6250),
+    "api": (37, 6270),
     "controller": (87, 17420),
     "worker": (88, 17750),
     "migrations": (141, 28450),

@@ -22,8 +22,9 @@ from headrace_client import tokens
 from api.doors.web_socket import text_frame
 from api.encoding import serialize
 from controller.live.live_views import QUIET_SECONDS, LiveConnection, LiveViews, Subscription, caught_up
-from controller.live.steps import TopicStep, clock_of
+from controller.live.steps import TopicStep, Vector, clock_of
 from controller.live.topics import Topic
+from domains.language.coercion import json_value
 
 CURSOR_SECONDS = 20
 """The protocol's cursor changes so often: it sets requests of different times apart."""
@@ -142,16 +143,16 @@ class LiveStream:
         for step in steps:
             pieces.append(self._data(own, step))
             if step is not topic.now:
-                pieces.append(self._control(own, step.offset, tokens.encode(clock_of(step.vector))))
+                pieces.append(self._control(own, step.offset, tokens.encode(clock_of(step.vector)), step.vector))
         return [*pieces, self._now(own)]
 
     def _data(self, own: Subscription, step: TopicStep) -> bytes:
         return self._form.data(b"[" + messages_of(step, own.name) + b"]")
 
     def _now(self, own: Subscription) -> bytes:
-        return self._control(own, own.topic.offset, own.topic.token)
+        return self._control(own, own.topic.offset, own.topic.token, own.topic.vector)
 
-    def _control(self, own: Subscription, offset: str, token: str) -> bytes:
+    def _control(self, own: Subscription, offset: str, token: str, vector: Vector) -> bytes:
         """Where a subscription is."""
         topic = own.topic
         shown: dict[str, Any] = {
@@ -160,6 +161,11 @@ class LiveStream:
             "upToDate": offset == topic.offset and not own.ended,
             "token": token,
         }
+        if parts := topic.parts_at(vector):
+            shown["parts"] = [
+                {"keys": [list(map(json_value, key)) for key in keys], "token": tokens.encode(clock)}
+                for keys, clock in parts
+            ]
         if self._several:
             shown["subscription"] = own.name
         if own.ended:

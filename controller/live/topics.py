@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Protocol
 
 from headrace_client import tokens
@@ -201,6 +202,16 @@ class Topic:
         if not self._token:
             self._token = tokens.encode(clock_of(self.vector))
         return self._token
+
+    def parts_at(self, vector: Vector) -> list[tuple[Sequence[Row], Clock]]:
+        """Of a state whose keys are in several shards that had come to different places: the keys of each, and exactly
+        what their rows reflect. Else nothing: the token says it."""
+        sizes = [len(part.shard.bases) for part in self._parts]
+        if len(sizes) < 2 or sum(sizes) != len(vector) or len(set(vector)) == len(dict(vector)):
+            return []
+        ends = list(accumulate(sizes))
+        each = zip(self._parts, sizes, ends, strict=True)
+        return [(part.lookup.keys, dict(vector[end - size : end])) for part, size, end in each]
 
     def at(self, offset: str) -> TopicStep | None:
         """The state that an offset stands for; None where it is not known any more, or is none of this topic's."""

@@ -100,11 +100,14 @@ class Follower:
     ) -> None:
         self.app, self.view, self.query, self.values, self.rng = app, view, query, values, rng
         self.folded = Folded()
-        self.seen: list[tuple[dict[str, int], list[Any]]] = []
+        self.seen: list[tuple[dict[str, int], list[Any], Any]] = []
+        """The clock, the rows, and those parts of them that are of other clocks; None: it is not said whether there are
+        such."""
         self.offset = ""
         self.short = short
         self.resumed = self.begun = self.events = self.evicted = 0
         self.clock: dict[str, int] = {}
+        self.in_parts = 0
         self.refused = ""
 
     async def follow(self) -> None:
@@ -148,7 +151,7 @@ class Follower:
                     assert self.short, data
                     self.evicted += 1
                     break
-                self.take(messages, data["streamNextOffset"], data["token"])
+                self.take(messages, data["streamNextOffset"], data["token"], data.get("parts", ()))
                 messages, left = [], left - 1
                 if self.rng.random() < 0.1:
                     stream.reads.clear()
@@ -157,22 +160,32 @@ class Follower:
         finally:
             await stream.close()
 
-    def take(self, messages: list[Any], offset: str, token: str) -> None:
+    def take(self, messages: list[Any], offset: str, token: str, parts: Any = None) -> None:
         assert offset > self.offset or (offset == self.offset and not messages), (offset, self.offset, messages)
         self.offset, self.clock = offset, tokens.decode(token)
         self.events += bool(messages)
         self.folded.take(messages)
-        self.seen.append((self.clock, self.folded.listed()))
+        self.seen.append((self.clock, self.folded.listed(), parts))
 
-    def judge(self, log: Log, atomic: bool) -> None:
-        """Where not ``atomic``, an answer whose keys are in several shards is judged at the end alone."""
-        several = self.view == "Several" and not atomic
-        for clock, rows in self.seen[-1:] if several else self.seen:
+    def judge(self, log: Log, atomic: bool) -> int:
+        """How many states were in parts: of an answer whose keys are in several shards, if it is not ``atomic``."""
+        several, in_parts = self.view == "Several" and not atomic, 0
+        for number, (clock, rows, parts) in enumerate(self.seen):
+            if several and parts is None and number < len(self.seen) - 1:
+                continue
             expected = log.answer(self.view, self.values, clock)
+            if parts:
+                in_parts += 1
+                keys = [tuple(key) for part in parts for key in part["keys"]]
+                assert sorted(keys) == [(at,) for at in self.values]
+                each = [(tuple(key[0] for key in part["keys"]), tokens.decode(part["token"])) for part in parts]
+                found = [row for keys, at in each for row in log.answer(self.view, keys, at)]
+                expected = sorted(found, key=lambda row: (-row["score"], row["id"]))[:4]
             if "ORDER BY" in text_of(self.view):
-                assert rows == expected, (self.view, self.values, clock)
+                assert rows == expected, (self.view, self.values, clock, parts)
             else:
                 assert counted(rows) == counted(expected), (self.view, self.values, clock)
+        return in_parts
 
 
 class SharedSocket:
@@ -237,7 +250,7 @@ class SharedSocket:
         assert all(each.get("type", name) == name for each in step)
         own.offset = "" if step and "control" in step[0]["headers"] else own.offset
         own.begun += not own.offset
-        own.take(step, told["streamNextOffset"], told["token"])
+        own.take(step, told["streamNextOffset"], told["token"], told.get("parts", ()))
         if self.rng.random() < 0.03:
             socket.say(unsubscribe=[name])
 
@@ -343,7 +356,7 @@ async def judged(
         await asyncio.gather(*tasks, return_exceptions=True)
         await app.close()
     for each in followers:
-        each.judge(log, isinstance(deployment, LocalDeployment))
+        each.in_parts = each.judge(log, isinstance(deployment, LocalDeployment))
     return followers
 
 
@@ -396,4 +409,5 @@ async def test_the_same_while_shards_move_to_other_workers(tmp_path: Path) -> No
     finally:
         await deployment.close()
     assert len(moved) >= 4
+    assert sum(each.in_parts for each in followers) > 0
     assert sum(each.events for each in followers) > WRITES
