@@ -31,11 +31,13 @@ from domains.plan.packets import (
     Failed,
     Once,
     Operation,
+    Outcome,
     Packet,
     PeerReset,
     Publish,
     Read,
     Reply,
+    RequestId,
     Send,
     Touch,
     Write,
@@ -47,7 +49,6 @@ from worker.dataflow.hosted_domain import (
     HostedDomain,
     HostedReaders,
     LinkCounters,
-    PendingRequests,
     Reception,
     TokenWait,
     TokenWaits,
@@ -65,6 +66,41 @@ _bytes = attrgetter("bytes")
 
 class StepBroken(Exception):
     """A step was broken off, and no leader opens the domain again. No error of the caller: his write may be there."""
+
+
+class PendingRequests:
+    def __init__(self) -> None:
+        self._last = 0
+        self._pending: dict[RequestId, tuple[DomainIndex, Answerer, Look | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
+        """``look`` is taken where the answer stands among what is published."""
+        self._last += 1
+        request = RequestId(self._last)
+        self._pending[request] = domain, answer, look
+        return request
+
+    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
+        _, answer, look = self._pending.pop(request)
+        if look is not None:
+            batch.visible.append(look)
+        batch.answers.append((answer, outcome))
+
+    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
+        """The domain is gone, and with it what it was asked."""
+        for request, (asked, answer, _) in list(self._pending.items()):
+            if asked == domain:
+                del self._pending[request]
+                batch.answers.append((answer, Failed(error)))
+
+    def fail_all(self, error: HeadraceError) -> None:
+        """Nothing goes on."""
+        for _, answer, _ in self._pending.values():
+            answer(Failed(error))
+        self._pending.clear()
 
 
 class DomainHost:
@@ -204,14 +240,7 @@ class DomainHost:
     def _release(self, host: HostedDomain, batch: Batch) -> None:
         held, host.held = host.held, []
         for packet in held:
-            match host.reception(packet):
-                case Reception.PROCESS:
-                    if self._fits(host, packet, batch, told):
-                        self._handle(host, packet, batch)
-                case Reception.STALE:
-                    self.counters.stale += 1
-                case Reception.HOLD:
-                    host.held.append(packet)
+            self._take(host, packet, batch, told)
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -271,8 +300,7 @@ class DomainHost:
         relieve(self.hosts, held - excess, lambda host, over: self._evict(host, over, batch), reserve=self.reserve)
 
     def touch(self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], batch: Batch) -> None:
-        host = self.hosts.get(index)
-        if host is not None:
+        if (host := self.hosts.get(index)) is not None:
             self._handle(host, Touch(reader, keys), batch)
 
     def reached(self, index: DomainIndex, wait: TokenWait) -> None:
@@ -283,8 +311,7 @@ class DomainHost:
     def receive(self, packets: Sequence[LinkPacket], batch: Batch, refused: Refused = told) -> None:
         """Packets of another worker's domains, in order; ``refused`` hears of those that are none."""
         for packet in packets:
-            host = self.hosts.get(destination(packet))
-            if host is None:
+            if (host := self.hosts.get(destination(packet))) is None:
                 self.counters.unhosted += 1
             else:
                 self._take(host, packet, batch, refused)

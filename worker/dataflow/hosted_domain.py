@@ -30,14 +30,12 @@ from domains.plan.packets import (
     Filled,
     Insert,
     Operation,
-    Outcome,
-    RequestId,
     Upquery,
     receiver_of,
     sender_of,
 )
 from domains.plan.traits import is_reader
-from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
+from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.dataflow.link_checks import LinkChecks
 from worker.protocol.messages import together, version_of
 from worker.reader_map import ReaderLayout
@@ -264,48 +262,3 @@ def _is_over(host: HostedDomain, wait: TokenWait, batch: Batch) -> bool:
     # Where the reader has gone, whoever asked finds that out by reading.
     batch.answers.append((wait.answer, Filled()))
     return True
-
-
-# Requests that their domains have not replied to yet.
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
-    domain: DomainIndex
-    answer: Answerer
-    look: Look | None
-
-
-class PendingRequests:
-    def __init__(self) -> None:
-        self._last = 0
-        self._pending: dict[RequestId, PendingRequest] = {}
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
-        """``look`` is taken where the answer stands among what is published."""
-        self._last += 1
-        request = RequestId(self._last)
-        self._pending[request] = PendingRequest(domain, answer, look)
-        return request
-
-    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
-        pending = self._pending.pop(request)
-        if pending.look is not None:
-            batch.visible.append(pending.look)
-        batch.answers.append((pending.answer, outcome))
-
-    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
-        """The domain is gone, and with it what it was asked."""
-        for request, pending in list(self._pending.items()):
-            if pending.domain == domain:
-                del self._pending[request]
-                batch.answers.append((pending.answer, Failed(error)))
-
-    def fail_all(self, error: HeadraceError) -> None:
-        """Nothing goes on."""
-        for pending in self._pending.values():
-            pending.answer(Failed(error))
-        self._pending.clear()
