@@ -62,11 +62,15 @@ def random_insert(random: Random, table: Table, rows: int | None = None) -> Inse
     if table.keys == () and random.random() < 0.3:
         drawn.append(drawn[0])
     assignments = _assignments(random, table, inserted=True) if mode == "update" else ()
+    if mode == "update" and not assignments:  # What decides the shard is all that there is.
+        mode = "ignore"
     return Insert(table.name, tuple(c.name for c in shown), tuple(drawn), mode, assignments)
 
 
-def random_update(random: Random, table: Table) -> Update:
-    return Update(table.name, _assignments(random, table, inserted=False), _condition(random, table))
+def random_update(random: Random, table: Table) -> Update | Delete:
+    """A DELETE where nothing can be set."""
+    assignments, where = _assignments(random, table, inserted=False), _condition(random, table)
+    return Update(table.name, assignments, where) if assignments else Delete(table.name, where)
 
 
 def _varied(write: Update | Delete, table: Table) -> Update | Delete:

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from domains.language.types import Column, Row
+from domains.language.collating.collation import Collation, key_of
+from domains.language.types import BIGINT, JSON, TEXT, Column, Row, SqlType
 from domains.plan.graph import DomainIndex, Ingress, NodeIndex
 from domains.plan.packets import (
     DOMAINS_MAX,
@@ -35,6 +36,7 @@ from domains.plan.packets import (
 )
 from tests.kit.leading_workers import SECRET, Led, leading
 from worker.dataflow.domain_host import DomainHost
+from worker.dataflow.link_checks import is_key
 from worker.protocol.messages import ProtocolError, Role, StreamAck, StreamFrame, StreamOpen
 from worker.wire import codec
 from worker.wire.connection import Connection, connect, greeting
@@ -191,6 +193,17 @@ async def test_rows_that_a_node_has_not_are_refused_and_the_worker_goes_on(
         token = await led.write(Insert("notes", ((6, *RIGHT[1:]),)))
         assert b'"n":3' in await led.page("ByPlace", (7,), token)
         assert (await led.page("ByDay", (7,), token)).count(b"Saturday") == 3
+
+
+CASELESS = replace(TEXT, collation=Collation.UCA_0900_AI_CI)
+
+
+@pytest.mark.parametrize(("type", "value"), [(JSON, '{"a": 1}'), (CASELESS, "Ann"), (BIGINT, 7), (TEXT, "Ann")])
+def test_a_key_has_what_its_column_is_compared_by(type: SqlType, value: Any) -> None:
+    """Of a text with a collation, and of JSON, a look-up and an eviction carry the key and not the value."""
+    assert is_key(value if type.equality is None else key_of(value, type.equality), type)
+    assert not is_key(1.5, type)
+    assert is_key(b"\xff", type) == (type.equality is not None)
 
 
 async def test_what_comes_after_a_packet_that_was_refused_has_the_domain_opened_again(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class LinkChecks:
         if len(pattern.columns) != len(pattern.values) or not pattern.values:
             return f"a pattern of {len(pattern.values)} values for {len(pattern.columns)} columns"
         for alike, value in zip(pattern.columns, pattern.values, strict=True):
-            if not alike or not all(0 <= at < len(columns) and fits(value, columns[at].type) for at in alike):
+            if not alike or not all(0 <= at < len(columns) and is_key(value, columns[at].type) for at in alike):
                 return f"a pattern of other columns than those of node {node}"
         return ""
 
@@ -160,7 +160,7 @@ def _strange_keys(vertex: Vertex, columns: Columns, keys: Iterable[Row]) -> str:
         return f"a look-up by other columns than those of node {vertex.node.index}"
     types = [known[at].type for at in columns]
     for key in keys:
-        if len(key) != len(types) or not all(map(fits, key, types)):
+        if len(key) != len(types) or not all(map(is_key, key, types)):
             return f"a look-up by a key of other types than node {vertex.node.index} has"
     return ""
 
@@ -221,6 +221,11 @@ def _test(name: str, type: SqlType) -> str:
 def fits(value: Value, type: SqlType) -> bool:
     """Whether a value may be in a column: the test of ``_first_strange`` for one of them."""
     return value is None or _first_strange((Column("", type),))([((value,), 1)]) is None
+
+
+def is_key(value: Value, type: SqlType) -> bool:
+    """Whether a value may be in a key of a column: what its equality makes of one, or a value itself."""
+    return fits(value, type) or (type.equality is not None and isinstance(value, bytes))
 
 
 _MADE: dict[tuple[SqlType, ...], FirstStrange] = {}
