@@ -329,7 +329,7 @@ class Execution:
         verdict, rows = judged(range(greatest + 1000, greatest + 1000 + many))
         if verdict is Verdict.UNCLEAR or len(rows.get(insert.table, ())) > MOST_ROWS:
             return
-        text = f"{insert.text()} RETURNING {column}"
+        text = self._now(insert.table, f"{insert.text()} RETURNING {column}")
         try:
             answer = self._statement(text)[-1]
         except (ConstraintViolation, TypeViolation) as error:
@@ -374,10 +374,7 @@ class Execution:
             return
         refused: HeadraceError | None = None
         self.tally.counts["writes"] += 1
-        text = write.text()
-        if self.columns_renamed is not None and self.columns_renamed[0] == write.table:
-            names = self.columns_renamed[1]
-            text = re.sub(r"\b[cfg]\d+\b", lambda found: names.get(found[0], found[0]), text)
+        text = self._now(write.table, write.text())
         try:
             self._statement(text + (";  -- is refused" if verdict is Verdict.REFUSED else ""))
         except (ConstraintViolation, TypeViolation) as error:
@@ -391,6 +388,13 @@ class Execution:
             self.tally.counts["writes that cascaded"] += len(rows) > 1
         else:
             self.tally.counts["refused writes"] += 1
+
+    def _now(self, table: str, text: str) -> str:
+        """A write's text, with the names that the table's columns have meanwhile."""
+        if self.columns_renamed is None or self.columns_renamed[0] != table:
+            return text
+        names = self.columns_renamed[1]
+        return re.sub(r"\b[cfg]\d+\b", lambda found: names.get(found[0], found[0]), text)
 
     def _write_by_parts(self, write: Write) -> bool:
         """A write that is refused in one shard may have been done in others: so rows come one by one, and nobody can
