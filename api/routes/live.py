@@ -179,7 +179,7 @@ async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
                         await own.connection.wait()
             except TimeoutError:
                 return Response(status_code=204, headers=_positions(topic))
-        body = b"[" + messages_of(own.net(), own.name) + b"]"
+        body = b"[" + messages_of(own.net(), own) + b"]"
     return Response(body, media_type="application/json", headers=_positions(topic))
 
 

@@ -131,11 +131,13 @@ class LiveStream:
         """What is new: an event of each step, and then where it is."""
         topic = own.topic
         if own.ended:
-            return [self._now(own)]
+            return [self._now(own, own.ended)]
         steps = own.take()
         if len(steps) == 1 and steps[0].offset == topic.offset and own.reopened == topic.migrations:
-            # What nearly all events are, and nearly all readers of it: written once.
-            key = own.name, self._form, self._several, cursor()
+            # What nearly all events are. All who call it as the view is called are sent the same: it is written once.
+            if own.name != topic.view:
+                return [self._data(own, steps[0]), self._now(own)]
+            key = self._form, self._several, cursor()
             if key not in topic.written:
                 topic.written[key] = self._data(own, steps[0]) + self._now(own)
             return [topic.written[key]]
@@ -147,18 +149,18 @@ class LiveStream:
         return [*pieces, self._now(own)]
 
     def _data(self, own: Subscription, step: TopicStep) -> bytes:
-        return self._form.data(b"[" + messages_of(step, own.name) + b"]")
+        return self._form.data(b"[" + messages_of(step, own) + b"]")
 
-    def _now(self, own: Subscription) -> bytes:
-        return self._control(own, own.topic.offset, own.topic.token, own.topic.vector)
+    def _now(self, own: Subscription, ended: str = "") -> bytes:
+        return self._control(own, own.topic.offset, own.topic.token, own.topic.vector, ended)
 
-    def _control(self, own: Subscription, offset: str, token: str, vector: Vector) -> bytes:
-        """Where a subscription is."""
+    def _control(self, own: Subscription, offset: str, token: str, vector: Vector, ended: str = "") -> bytes:
+        """Where a subscription is. That it has ended is said once, and last: a snapshot may come before it."""
         topic = own.topic
         shown: dict[str, Any] = {
             "streamNextOffset": offset,
             "streamCursor": cursor(),
-            "upToDate": offset == topic.offset and not own.ended,
+            "upToDate": offset == topic.offset and not ended,
             "token": token,
         }
         if parts := topic.parts_at(vector):
@@ -168,8 +170,8 @@ class LiveStream:
             ]
         if self._several:
             shown["subscription"] = own.name
-        if own.ended:
-            shown["ended"] = own.ended
+        if ended:
+            shown["ended"] = ended
         if own.reopened != topic.migrations:
             own.reopened = topic.migrations
             shown["migrated"] = True
@@ -180,13 +182,19 @@ def cursor() -> str:
     return str(int(time() // CURSOR_SECONDS))
 
 
-def messages_of(step: TopicStep, name: str) -> bytes:
-    """A step's messages, without the brackets."""
-    known = step.written.get(name)
-    if known is None:
-        begin = b'{"type":' + serialize(name) + b","
-        known = step.written[name] = b",".join([begin + message + b"}" for message in step.messages])
-    return known
+def messages_of(step: TopicStep, own: Subscription) -> bytes:
+    """A step's messages, without the brackets. They are kept for those who call it as the view is called: a name of
+    its own is one subscription's, and its bytes would stay here for each step."""
+    if own.name != own.topic.view:
+        return _named(step, own.name)
+    if step.written is None:
+        step.written = _named(step, own.name)
+    return step.written
+
+
+def _named(step: TopicStep, name: str) -> bytes:
+    begin = b'{"type":' + serialize(name) + b","
+    return b",".join([begin + message + b"}" for message in step.messages])
 
 
 def snapshot_of(topic: Topic, name: str) -> bytes:

@@ -119,6 +119,9 @@ class LiveSocket:
         try:
             self._session = self._session.renewed()
             self._named[asked.called] = await subscribe(self._stream, asked, self._session, token)
+            watched = self._stream.connection.subscriptions
+            if len(self._named) > 2 * len(watched):
+                self._named = {name: own for name, own in self._named.items() if own in watched}
         except Exception as error:
             self._refuse(error, asked.called)
 

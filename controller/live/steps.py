@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -38,8 +38,8 @@ class TopicStep:
     """Of the write that it is of, or of the last ones."""
     rows: Rows
     messages: Sequence[bytes] = ()
-    written: dict[Any, bytes] = field(default_factory=dict)
-    """How doors have written it: once for all who are sent the same."""
+    written: bytes | None = None
+    """How doors have written it under the view's name: once for all who are sent the same."""
 
 
 class RowNames:

@@ -43,7 +43,10 @@ def story(id: int, title: str, author: int = 7) -> dict[str, object]:
     return {"id": id, "author": author, "title": title, "price": "1.50"}
 
 
-async def test_a_list_stays_right_and_each_change_is_told_once_over_a_restart(launch_local: Launch) -> None:
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_list_stays_right_and_each_change_is_told_once_over_a_restart(
+    launch_local: Launch, end: signal.Signals
+) -> None:
     server = launch_local()
     told: list[tuple[str, str, str]] = []
     async with asyncio.timeout(PATIENCE), connect_async(server.url) as db:
@@ -66,8 +69,8 @@ async def test_a_list_stays_right_and_each_change_is_told_once_over_a_restart(la
             assert len(rows) == 3
             while len(told) < 3:
                 await asyncio.sleep(0.01)
-            server.popen.send_signal(signal.SIGTERM)
-            assert (await asyncio.to_thread(server.finish))[0] == 0
+            server.popen.send_signal(end)
+            assert (await asyncio.to_thread(server.finish))[0] == (0 if end is signal.SIGTERM else -signal.SIGKILL)
             again = launch_local("--port", str(urlsplit(server.url).port))
             assert again.url == server.url
             await db.table("stories").delete({"id": 1})

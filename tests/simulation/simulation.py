@@ -182,7 +182,8 @@ class Simulation:
         receiver = self._receiver(link, backward)
         if packet.epoch == receiver.link_epoch(link):
             if receiver.broken is None:
-                assert LinkChecks(receiver).refusal(packet) is None  # As a worker looks at another's.
+                refusal = LinkChecks(receiver).refusal(packet)  # As a worker looks at another's.
+                assert refusal is None, refusal
             self.send(receiver.index, packet)
         return True
 

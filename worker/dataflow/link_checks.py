@@ -21,7 +21,7 @@ from domains.engine.domain import Domain
 from domains.language import documents, durations
 from domains.language.compiled import compiled
 from domains.language.temporal import canonical_date, canonical_datetime
-from domains.language.types import Column, Delta, Kind, Row, SqlType, Value
+from domains.language.types import DOUBLE, Column, Delta, Kind, Row, SqlType, Value
 from domains.operators.operator import Vertex
 from domains.plan.graph import Columns, NodeIndex
 from domains.plan.packets import DOMAINS_MAX, LinkId, LinkUpdate, Pattern, Upquery, receiver_of, sender_of
@@ -32,8 +32,8 @@ _log = logging.getLogger("headrace.worker")
 
 WEIGHT_MAX = 2**31
 """A reader has an entry for each of equal rows: no sender has so many."""
-INTEGER_BITS = 64
-"""Of an integer whose type names no range, or less: what is computed may be wider than the columns it is of."""
+GREATEST = 10**81
+"""Of an integer's amount: DECIMAL has 65 digits, and sums some more."""
 
 FirstStrange = Callable[[Iterable[Delta]], Row | None]
 Refused = Callable[[ProtocolError], None]
@@ -191,15 +191,20 @@ def _is_document(text: str) -> bool:
 _NAMES: dict[str, Any] = {
     "Decimal": Decimal,
     "timedelta": timedelta,
+    "greatest": GREATEST,
     "longest": durations.LONGEST,
     "is_finite": math.isfinite,
     "is_day": _is_day,
     "is_moment": _is_moment,
     "is_document": _is_document,
 }
+_NUMBER = (
+    "(type({0}) is int and -greatest < {0} < greatest or type({0}) is float and is_finite({0}) or type({0}) is Decimal)"
+)
 _TESTS = {
-    Kind.DOUBLE: "(type({0}) is float or type({0}) is int) and is_finite({0})",
-    Kind.DECIMAL: "type({0}) is Decimal",
+    Kind.INTEGER: _NUMBER,
+    Kind.DOUBLE: _NUMBER,
+    Kind.DECIMAL: _NUMBER,
     Kind.TEXT: "type({0}) is str",
     Kind.BLOB: "type({0}) is bytes",
     Kind.DATE: "type({0}) is str and is_day({0})",
@@ -209,13 +214,8 @@ _TESTS = {
     Kind.NULL: "False",
 }
 """Source of what an operator takes for granted of a value that is not NULL. NULL may be anywhere: an outer join makes
-it, whatever the column of the table says."""
-
-
-def _test(name: str, type: SqlType) -> str:
-    if type.kind is Kind.INTEGER:
-        return f"type({name}) is int and {-(2 ** (INTEGER_BITS - 1))} <= {name} < {2**INTEGER_BITS}"
-    return _TESTS[type.kind].format(name)
+it, whatever the column of the table says. Numbers are of any kind: an ENUM's place is computed as a float, whatever the
+type of the column that it comes to."""
 
 
 def fits(value: Value, type: SqlType) -> bool:
@@ -224,8 +224,11 @@ def fits(value: Value, type: SqlType) -> bool:
 
 
 def is_key(value: Value, type: SqlType) -> bool:
-    """Whether a value may be in a key of a column: what its equality makes of one, or a value itself."""
-    return fits(value, type) or (type.equality is not None and isinstance(value, bytes))
+    """Whether a value may be in a key of a column: what its equality makes of one, or what it may be compared with. A
+    text and a number are: where they are equal to none, there is nothing at such a key."""
+    if isinstance(value, bytes):
+        return type.equality is not None or fits(value, type)
+    return isinstance(value, str) or fits(value, type) or fits(value, DOUBLE)
 
 
 _MADE: dict[tuple[SqlType, ...], FirstStrange] = {}
@@ -238,7 +241,7 @@ def _first_strange(columns: tuple[Column, ...]) -> FirstStrange:
     types = tuple(column.type for column in columns)
     if (known := _MADE.get(types)) is not None:
         return known
-    tests = " and ".join(f"({_test(f'v{at}', type)} or v{at} is None)" for at, type in enumerate(types))
+    tests = " and ".join(f"({_TESTS[type.kind].format(f'v{at}')} or v{at} is None)" for at, type in enumerate(types))
     often = f"weight != 1 and weight != -1 and not 0 < abs(weight) < {WEIGHT_MAX}"
     lines = ["def first_strange(deltas):", "    for row, weight in deltas:"]
     lines.append(f"        if len(row) != {len(types)} or {often}: return row")
