@@ -26,9 +26,9 @@ REFUSED = (
 """What Chromium says of every answer that is a refusal, whatever the page does with it, and of its own refusals."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """It ends with this folder's tests: as long as it is there, Playwright runs an event loop in this thread, and no
+    """It ends with a file's tests: as long as it is there, Playwright runs an event loop in this thread, and no
     test elsewhere could run one."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: install Debian's package chromium")
@@ -42,9 +42,9 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of ``headrace serve``, one for all tests here of a process."""
+    """The URL of ``headrace serve``, one for all tests of a process."""
     data = tmp_path_factory.mktemp("console") / "data"
     process = ToldProcess(["-m", "headrace", "serve", "--port", "0", "--data", str(data)], {"NO_COLOR": "1"})
     yield process.read_until(r"answers at (https?://\S+)")[1]
