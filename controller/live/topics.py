@@ -108,8 +108,10 @@ class Topic:
     # --- what it stands on ------------------------------------------------------------------------------------------
 
     def watch(self, hosts: Hosts) -> None:
-        """Begin to watch, at the place where each shard is now."""
+        """Begin to watch, at the place where each shard is now. Its rows stand still until all shards have shown
+        theirs: their clocks may be known before, of what else is watched there."""
         self.lost = None
+        self._settled = False
         self.close()
         self._parts = [TopicPart(self, shard, lookup) for shard, lookup in self.lookup.parts_of(self.bound).items()]
         for part in self._parts:

@@ -238,6 +238,29 @@ async def test_the_oldest_subscription_ends_past_the_limit(site: Site) -> None:
         await stream.close()
 
 
+class Ahead:
+    """Where a shard has come to is known already, since something else of it is watched; its rows are not shown yet."""
+
+    def watch(self, shard: Any, lookup: Any, watcher: Any) -> Ahead:
+        return self
+
+    def clock(self) -> dict[str, int]:
+        return {"stories": 1_000}
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+async def test_a_place_is_told_with_the_rows_of_that_place_after_a_move_too(site: Site) -> None:
+    await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
+    await get(site.app, "/v1/views/ByAuthor/live?author=7")
+    (topic,) = site.deployment.live._topics.values()
+    before = topic.offset
+    topic.watch(Ahead())  # type: ignore[arg-type]
+    assert not topic.progress()
+    assert topic.offset == before
+
+
 async def test_an_answer_that_is_most_of_the_memory_is_watched(tmp_path: Path) -> None:
     """State of other views, which nobody asks for, stands in its way: what is evicted is of the largest state, and that
     is always this one."""
