@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import monotonic, time
 from typing import Any, Protocol
 
@@ -186,18 +186,16 @@ def messages_of(step: TopicStep, own: Subscription) -> bytes:
     """A step's messages, without the brackets. They are kept for those who call it as the view is called: a name of
     its own is one subscription's, and its bytes would stay here for each step."""
     if own.name != own.topic.view:
-        return _named(step, own.name)
+        return b",".join(_named(step.messages, own.name))
     if step.written is None:
-        step.written = _named(step, own.name)
+        step.written = b",".join(_named(step.messages, own.name))
     return step.written
 
 
-def _named(step: TopicStep, name: str) -> bytes:
-    begin = b'{"type":' + serialize(name) + b","
-    return b",".join([begin + message + b"}" for message in step.messages])
-
-
 def snapshot_of(topic: Topic, name: str) -> bytes:
+    return b"[" + b",".join([SNAPSHOT_START, *_named(caught_up(topic), name), SNAPSHOT_END]) + b"]"
+
+
+def _named(messages: Iterable[bytes], name: str) -> list[bytes]:
     begin = b'{"type":' + serialize(name) + b","
-    rows = [begin + message + b"}" for message in caught_up(topic)]
-    return b"[" + b",".join([SNAPSHOT_START, *rows, SNAPSHOT_END]) + b"]"
+    return [begin + message + b"}" for message in messages]

@@ -24,16 +24,7 @@ from domains.errors import BadRequest, HeadraceError, NotFound, TypeViolation
 from domains.language.coercion import row_coercer
 from domains.language.types import NULL, Row, TableSchema
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
-from domains.plan.packets import (
-    Clock,
-    Failed,
-    Filled,
-    Insert,
-    Operation,
-    Upquery,
-    receiver_of,
-    sender_of,
-)
+from domains.plan.packets import Clock, Failed, Filled, Insert, Operation, Upquery, receiver_of, sender_of
 from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.dataflow.link_checks import LinkChecks

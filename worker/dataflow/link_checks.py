@@ -85,11 +85,9 @@ class LinkChecks:
             return f"packet {packet.sequence} follows packet {follows}"
         if not 0 <= sender_of(link) < DOMAINS_MAX:
             return f"there is no domain {sender_of(link)}"
-        rows = self._rows
         for node, deltas in packet.deltas:
-            strange = rows.get((link, node)) or self._made(link, node)
-            if isinstance(strange, str) or (row := strange(deltas)) is not None:
-                return self._why(node, strange if isinstance(strange, str) else row)
+            if why := self._misfit(link, node, deltas):
+                return why
         if packet.fills or packet.evictions or packet.ended or packet.unfilled:
             return self._others(packet)
         return ""
@@ -98,19 +96,25 @@ class LinkChecks:
         """Of all that is no delta."""
         link = packet.link
         for fill in packet.fills:
-            strange = self._rows.get((link, fill.node)) or self._made(link, fill.node)
-            if isinstance(strange, str) or (row := strange(fill.rows)) is not None:
-                return self._why(fill.node, strange if isinstance(strange, str) else row)
+            if why := self._misfit(link, fill.node, fill.rows):
+                return why
             if any(weight < 0 for _, weight in fill.rows):
                 return f"a fill of node {fill.node} takes rows away"
         for node, pattern in packet.evictions:
             if why := self._eviction(link, node, pattern):
                 return why
         for node in (*packet.ended, *(each.node for each in packet.unfilled)):
-            strange = self._rows.get((link, node)) or self._made(link, node)
-            if isinstance(strange, str):
-                return strange
+            if why := self._misfit(link, node, ()):
+                return why
         return ""
+
+    def _misfit(self, link: LinkId, node: NodeIndex, deltas: Iterable[Delta]) -> str:
+        """Why these rows do not come to the node over the link."""
+        strange = self._rows.get((link, node)) or self._made(link, node)
+        if isinstance(strange, str):
+            return strange
+        row = strange(deltas)
+        return "" if row is None else self._why(node, row)
 
     def _made(self, link: LinkId, node: NodeIndex) -> FirstStrange | str:
         vertex = self._domain.vertices.get(node)
@@ -125,9 +129,9 @@ class LinkChecks:
         return made
 
     def _eviction(self, link: LinkId, node: NodeIndex, pattern: Pattern) -> str:
-        strange = self._rows.get((link, node)) or self._made(link, node)
-        if isinstance(strange, str) or node not in self._domain.vertices:
-            return strange if isinstance(strange, str) else ""
+        why = self._misfit(link, node, ())
+        if why or node not in self._domain.vertices:
+            return why
         columns = self._domain.vertices[node].node.columns
         if len(pattern.columns) != len(pattern.values) or not pattern.values:
             return f"a pattern of {len(pattern.values)} values for {len(pattern.columns)} columns"
@@ -140,10 +144,8 @@ class LinkChecks:
         route = self._domain.links.route(packet.link, packet.node)
         return "" if route is None else _strange_keys(route[0], packet.columns, packet.keys)
 
-    def _why(self, node: NodeIndex, row: Row | str | None) -> str:
-        """``row``: the one that is strange, or why none is taken there."""
-        if row is None or isinstance(row, str):
-            return row or ""
+    def _why(self, node: NodeIndex, row: Row) -> str:
+        """What is strange about a row."""
         columns = self._domain.vertices[node].node.columns
         if len(row) != len(columns):
             return f"a row of {len(row)} values for the {len(columns)} columns of node {node}"
