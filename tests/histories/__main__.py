@@ -1,0 +1,101 @@
+"""``python -m tests.histories``: check a history; the control on MariaDB; how fast a long history is checked.
+
+python -m tests.histories check run.json --level strict-serializable
+python -m tests.histories control --seconds 60 --seed 1
+python -m tests.histories long --operations 10_000_000
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from loadgen.bench import servers
+from tests.histories.anomalies import LEVELS
+from tests.histories.checker import check
+from tests.histories.control import control
+from tests.histories.events import BadHistory, HistoryFile, write
+from tests.histories.registers import SPANS
+from tests.histories.workload import Workload, modelled
+
+OPERATIONS_OF_ONE = 7
+"""Micro-operations of a modelled transaction, at least, on the average."""
+
+
+def check_file(path: Path, level: str, spans: str | None) -> int:
+    began = time.monotonic()
+    gc.disable()  # What is made here has no cycles of references; to look for them took a third of the time.
+    try:
+        report = check(HistoryFile(path), level, spans=spans)
+    except (BadHistory, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(report)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.monotonic() - began:.1f} s, {memory:,.0f} MiB, at most {report.most_nodes:,} nodes at once")
+    return 0 if report.holds else 1
+
+
+def check_long(operations: int, seed: int) -> int:
+    """A history without anomalies, made and checked."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "long.json"
+        workload = Workload(seed, keys=16, most=operations // 2, most_blocks=operations)
+        began, written = time.monotonic(), 0
+
+        def as_many() -> bool:
+            return written < operations
+
+        workload.go_on = as_many
+
+        def counted():  # type: ignore[no-untyped-def]
+            nonlocal written
+            for event in modelled("serializable", workload):
+                if event["type"] != "invoke" and event["type"] != "fail":
+                    written += len(event["value"])
+                yield event
+
+        write(path, counted())
+        print(f"{path.stat().st_size / 2**20:,.0f} MiB written in {time.monotonic() - began:.0f} s", flush=True)
+        return check_file(path, "strict-serializable", None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.histories", description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    checking = commands.add_parser("check", help="a history in Elle's JSON or EDN; exit code 1 if the level is broken")
+    checking.add_argument("file", type=Path)
+    checking.add_argument("--level", choices=LEVELS, default="serializable")
+    checking.add_argument(
+        "--each-key", choices=SPANS, help="what each register alone is taken to be; else what the level promises of it"
+    )
+    controlling = commands.add_parser("control", help="MariaDB at each isolation level")
+    controlling.add_argument("--seconds", type=float, default=60.0)
+    controlling.add_argument("--seed", type=int, help="drawn and printed without it")
+    controlling.add_argument("--keep", type=Path, help="write the histories into this directory")
+    long = commands.add_parser("long", help="make a long history without anomalies, and check it")
+    long.add_argument("--operations", type=int, default=1_000_000)
+    long.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if options.command == "check":
+        return check_file(options.file, options.level, options.each_key)
+    if options.command == "long":
+        return check_long(options.operations, options.seed)
+    if reason := servers.missing("mariadb"):
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000_000)
+    print(f"MariaDB at each isolation level from seed {seed} for {options.seconds:.0f} s")
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    return 0 if control(options.seconds, seed, options.keep, lambda line: print(line, flush=True)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
