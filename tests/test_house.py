@@ -125,7 +125,7 @@ HOUSE = {
     "api": (37, 6270),
     "controller": (87, 17420),
     "worker": (88, 17750),
-    "migrations": (141, 28450),
+    "migrations": (144, 29080),
     "domains": (102, 19700),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -15,6 +15,7 @@ from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.query.plan import extended
 from migrations.query.plans.late_queries import LateGroups, LateWindows, Sorting
+from migrations.query.plans.put_off import read_later
 from migrations.query.relation import Around, Carried, Output, QueryContext, Relation, row_of_nothing
 from migrations.query.source import rows_of
 from migrations.query.sources.asked import late_claim, late_drawn, late_moment, late_placeholder
@@ -104,6 +105,16 @@ class SelectBlock:
             late=stage.late_parts(arranged),
         )
         self.stage = stage_of(replace(plan, columns=self.inner.columns))
+
+    def read_later(self) -> None:
+        """Have the rest of the block done when the answer is read, where rows of a source come to be then."""
+        if self.stage.put_off is None:
+            return
+        if self.inner is not None:
+            raise Unsupported("a subquery beside rows that are worked out when the answer is read")
+        self.inner, after = read_later(self.stage, self.context.statistics)
+        self.stage = stage_of(replace(self.inner.plan, columns=self.inner.columns))
+        self.stage.conditions = after
 
     def around(self) -> Around:
         """This query as its subqueries see it."""

@@ -34,12 +34,35 @@ from domains.operators.accumulators import accumulator
 from domains.operators.over import Partition, Windows
 from domains.plan.deltas import key_function
 from migrations.query.expressions.drawing import extended_rows, is_drawn
-from migrations.query.expressions.late import Given, key_of, parameters_in, replaced, with_values
+from migrations.query.expressions.late import Filled, Given, key_of, parameters_in, replaced, with_values
 from migrations.query.expressions.terms import conjunction
 from migrations.query.plans.late_queries import LateCall, LateGroups, LateMatch, LateQuery, LateWindows
 from migrations.query.relation import LateParts
 
 Rows = list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswer:
+    """A query below, whose answer is a parameter of the one around: see ``plans/parts.py``."""
+
+    key: str
+    is_list: bool
+    """Its rows, in the place of an IN list; else the value of its only row."""
+    nothing: tuple[Constant, ...]
+    """What it answers where no row is, if it is of a row then."""
+    finish: Finish
+
+    def given(self, rows: Sequence[Row], known: Sequence[tuple[str, Filled]]) -> tuple[str, Filled]:
+        """The parameter's value out of the reader's rows, with those that come before it."""
+        last, (column,) = self.finish.queries[-1], self.finish.columns
+        found = _cut(_compiled(self.finish, tuple(known))(rows, []), last.limit, last.offset)
+        values = tuple(dict.fromkeys(Constant(value, column.type) for (value,) in found)) or self.nothing
+        if self.is_list:
+            return self.key, values
+        if len(found) > 1:
+            raise SqlError("a subquery that is a value has more than one row")
+        return self.key, values[0] if values else Constant(None, column.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +78,14 @@ class Finish:
     HAVING are over groups, where there are any."""
     places: tuple[tuple[str, int], ...]
     """The parameters of the view, by their keys in expressions."""
+    answers: tuple[LateAnswer, ...] = ()
+    """The queries below that are asked first, each with the values of those before it."""
 
     @property
     def gathers(self) -> bool:
         """Whether it goes through many rows that the dataflow, knowing the values, need not bring."""
-        return bool(self.late.matches) or len(self.queries) > 1 or self.queries[0].windows is not None
+        made = bool(self.late.matches) or len(self.queries) > 1 or self.queries[0].windows is not None
+        return made or bool(self.answers)
 
     def page(self, page: bytes, values: Sequence[Given], limit: int | None, offset: int) -> bytes:
         """The answer's JSON out of the reader's; ``limit`` and ``offset`` are the look-up's own, else the view's."""
@@ -73,8 +99,10 @@ class Finish:
 
     def answer(self, rows: Sequence[Row], values: Sequence[Given], limit: int | None = None, offset: int = 0) -> Rows:
         """``values`` are those of all of the view's parameters, in their order."""
-        given = tuple((key, values[at]) for key, at in self.places if not is_drawn(key))
-        found = _compiled(self, given)(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
+        given: list[tuple[str, Filled]] = [(key, values[at]) for key, at in self.places if not is_drawn(key)]
+        for below in self.answers:
+            given.append(below.given(rows, given))
+        found = _compiled(self, tuple(given))(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
         return _cut(found, self.queries[-1].limit if limit is None else limit, offset or self.queries[-1].offset)
 
     def described(self) -> list[str]:
@@ -90,7 +118,8 @@ class Finish:
             shown = [column.name for column in self.columns] if is_last else None
             more, names = _steps(query, names, shown)
             lines += more
-        return lines[::-1]
+        first = [f"for a subquery: {line}" for each in self.answers[::-1] for line in each.finish.described()]
+        return lines[::-1] + first
 
 
 def _steps(query: LateQuery, names: list[str], shown: list[str] | None) -> tuple[list[str], list[str]]:
@@ -158,9 +187,9 @@ MOST_COMPILED = 512
 
 @lru_cache(MOST_COMPILED)
 def _compiled(
-    finish: Finish, given: tuple[tuple[str, Given], ...]
+    finish: Finish, given: tuple[tuple[str, Filled], ...]
 ) -> Callable[[Sequence[Row], Sequence[tuple[str, Given]]], Rows]:
-    values: dict[str, Given | Field] = dict(given)
+    values: dict[str, Filled | Field] = dict(given)
     drawn = [key for key, _ in finish.places if is_drawn(key)]
     values |= {key: Field(len(finish.stored) + at, DOUBLE) for at, key in enumerate(drawn)}
     matches = [_match(each, values) for each in finish.late.matches]
@@ -193,7 +222,7 @@ def _cut(rows: Rows, limit: int | None, offset: int) -> Rows:
 class _Query:
     """One query, compiled."""
 
-    def __init__(self, query: LateQuery, values: Mapping[str, Given | Field]) -> None:
+    def __init__(self, query: LateQuery, values: Mapping[str, Filled | Field]) -> None:
         self._keeps = _condition(query.conditions, values)
         self._grouped = None if query.groups is None else _grouping(query.groups, values)
         self._windowed = None if query.windows is None else _windowing(query.windows, values)
@@ -265,15 +294,15 @@ def _draws(e: Expression) -> bool:
     return any(is_drawn(key_of(parameter)) for parameter in parameters_in(e))
 
 
-def _value(e: Expression, values: Mapping[str, Given | Field]) -> Callable[[Row], Value]:
+def _value(e: Expression, values: Mapping[str, Filled | Field]) -> Callable[[Row], Value]:
     return compile_expression(with_values(e, values))
 
 
-def _condition(conditions: Sequence[Expression], values: Mapping[str, Given | Field]) -> Callable[[Row], bool] | None:
+def _condition(conditions: Sequence[Expression], values: Mapping[str, Filled | Field]) -> Callable[[Row], bool] | None:
     return compile_predicate(with_values(conjunction(conditions), values)) if conditions else None
 
 
-def _match(match: LateMatch, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
+def _match(match: LateMatch, values: Mapping[str, Filled | Field]) -> Callable[[Sequence[Row]], Rows]:
     """Without the rows of both sides that do not match, and without those of the left side alone that have a match."""
     is_alone = compile_predicate(call("is_null", match.matched))
     meets = _condition(match.conditions, values)
@@ -288,7 +317,7 @@ def _match(match: LateMatch, values: Mapping[str, Given | Field]) -> Callable[[S
     return matched
 
 
-def _grouping(groups: LateGroups, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
+def _grouping(groups: LateGroups, values: Mapping[str, Filled | Field]) -> Callable[[Sequence[Row]], Rows]:
     keys = [_value(e, values) for e in groups.group]
     apart = _Apart(groups.group)
     having = _condition(groups.having, values)
@@ -306,7 +335,7 @@ def _grouping(groups: LateGroups, values: Mapping[str, Given | Field]) -> Callab
     return grouped
 
 
-def _windowing(windows: LateWindows, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Rows]:
+def _windowing(windows: LateWindows, values: Mapping[str, Filled | Field]) -> Callable[[Sequence[Row]], Rows]:
     """Each row with its functions' values, which partitions of all of them have that are made for it alone."""
     row = [_value(e, values) for e in windows.row]
     columns = [Column("", e.type) for e in windows.row]
@@ -333,7 +362,7 @@ def summarised(late: LateCall, rows: Sequence[Row]) -> Value:
     return _result(late, {})(rows)
 
 
-def _result(late: LateCall, values: Mapping[str, Given | Field]) -> Callable[[Sequence[Row]], Value]:
+def _result(late: LateCall, values: Mapping[str, Filled | Field]) -> Callable[[Sequence[Row]], Value]:
     """The aggregate's value over the rows of a group."""
     argument = None if late.argument is None else _value(late.argument, values)
     order = [_value(e, values) for e in late.order]

@@ -136,10 +136,12 @@ def _is_late(
     So it is where a parameter asks for several values of a column that the groups do not keep apart, and where what a
     count of nothing shows, or whether it is shown, depends on a parameter.
     """
-    stage = block.stage
+    stage, summaries = block.stage, list(summaries)
     several = any(c.slot.kind in SEVERAL and c.expression not in groups for c in stage.carried)
     inside = [*groups, *(e for s in summaries for e in (s.argument, *(t.expression for t in s.order)) if e is not None)]
     above = scalar and bool(stage.carried) and any(is_parameterised(node) for node in nodes)
+    if block.context.outer is not None:  # The query around joins the row, and has NULLs where there is none.
+        above = above and any(s.of_nothing is not None for s in summaries)
     return several or above or bool(stage.late) or any(map(has_parameter, inside))
 
 

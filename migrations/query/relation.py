@@ -52,6 +52,8 @@ class Slot:
     """What feeds it is no request but the row of a query around: see ``correlation.py``."""
     moment: Expression | None = None
     """What feeds it is the time of the request, in this expression of it: see ``expressions/moments.py``."""
+    answer: Relation | None = None
+    """What feeds it is the answer to a query below: see ``plans/parts.py``."""
 
     @property
     def key(self) -> str:
@@ -207,6 +209,12 @@ class QueryContext:
     """Statistics of the tables, for the order of joins. None in a view: see ``joins.py``."""
     drawn: bool = False
     """Whether it is the outermost SELECT of one without a view, which may have RAND() and UUID()."""
+    declared: bool = False
+    """Whether it is a view: what may not be read by another query before the answer is read is put off till then."""
+    puts_off: bool = False
+    """Whether that is done: see ``view.plan_query``."""
+    answers: list[Slot] = field(default_factory=list)
+    """The parameters that queries below answer."""
 
     def inside(self, outer: Around | None, asked: Asked = Asked.ROWS) -> QueryContext:
         """The context of a subquery."""
@@ -262,7 +270,8 @@ def marked(relation: Relation, prefix: Mark) -> Relation:
     """The relation as read at a place of another text: its placeholders come where its name stands."""
 
     def moved(slot: Slot) -> Slot:
-        return replace(slot, marks=tuple(prefix + mark for mark in slot.marks))
+        answer = None if slot.answer is None else marked(slot.answer, prefix)
+        return replace(slot, marks=tuple(prefix + mark for mark in slot.marks), answer=answer)
 
     def late(expression: Expression) -> Expression:
         return marked_late(expression, prefix)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import filterfalse
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import FoldBudget, fold
-from domains.language.types import Column, Row
+from domains.language.types import Column, Row, Value
 from domains.plan.graph import AggregateCall, OrderTerm
 from migrations.parse.reading import exp, text_of
 from migrations.query.block import Plan, Replacement, SelectBlock
@@ -23,7 +24,7 @@ from migrations.query.expressions.moments import own_nodes
 from migrations.query.expressions.parameters import has_query, is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Outer, Scope
-from migrations.query.expressions.terms import conditions_of, value_of
+from migrations.query.expressions.terms import conditions_of, null_rejected, value_of
 from migrations.query.finish import summarised
 from migrations.query.grouping import determined, group_rows
 from migrations.query.joins import Arranged
@@ -78,6 +79,7 @@ def filter_rows(block: SelectBlock) -> None:
     # They see the rows that the other conditions leave.
     _restrict(block, [part for part in parts if has_query(part)], "WHERE", None)
     _correlate(block, ())
+    block.read_later()
 
 
 def _correlate(block: SelectBlock, further: Sequence[Expression]) -> None:
@@ -137,7 +139,9 @@ def _restrict(block: SelectBlock, parts: Sequence[exp.Expr], place: str, aliases
             before = len(block.doubts)
             found = translate(part)
             doubts = block.doubts[before:]
-            block.stage.conditions += [call("or", found, *doubts)] if doubts else conditions_of(found)
+            conditions = [call("or", found, *doubts)] if doubts else conditions_of(found)
+            block.stage.late += filter(has_parameter, conditions)
+            block.stage.conditions += filterfalse(has_parameter, conditions)
 
 
 def _alias(block: SelectBlock, node: exp.Expr) -> Expression | None:
@@ -253,9 +257,7 @@ def _finished(block: SelectBlock) -> Relation:
             "a column of the query around beside an aggregate without GROUP BY",
             hint="compute with the subquery's value outside of it",
         )
-    if nothing is not None and any(has_parameter(output.expression) for output in block.outputs):
-        raise Unsupported("a parameter beside the result of an aggregate that has a parameter below it")
-    empty = None if nothing is None else tuple(value_of(output.expression, nothing) for output in block.outputs)
+    empty = None if nothing is None else tuple(_of_nothing(output.expression, nothing) for output in block.outputs)
     plan, places = extended(
         arranged.plan, [arranged.put(c.expression) for c in stage.carried], [c.slot.name for c in stage.carried]
     )
@@ -271,6 +273,15 @@ def _finished(block: SelectBlock) -> Relation:
     )
     is_distinct = block.node.args.get("distinct") is not None and not _is_only_counted(block)
     return _distinct(relation) if is_distinct else relation
+
+
+def _of_nothing(e: Expression, nothing: Mapping[int, Value]) -> Value:
+    """An output where there is no row; of one with a parameter it is known where it is NULL whatever that is."""
+    if not has_parameter(e):
+        return value_of(e, nothing)
+    if all(nothing.get(place) is not None for place in null_rejected(call("is_not_null", e))):
+        raise Unsupported("a parameter beside the result of an aggregate that has a parameter below it")
+    return None
 
 
 def _uniques(stage: SelectStage, arranged: Arranged) -> tuple[frozenset[int], ...]:

@@ -15,10 +15,8 @@ from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
 from migrations.query.correlation import Correlations, outer_columns
 from migrations.query.expressions.documents import as_document
-from migrations.query.expressions.parameters import (
-    has_query,
-    is_parameterised,
-)
+from migrations.query.expressions.late import has_parameter
+from migrations.query.expressions.parameters import has_query, is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, conjunction, positions
@@ -147,7 +145,9 @@ class FromClause:
             return self._of_table(found)
         views = self._context.views
         if found.name not in views:
-            context = QueryContext(self._context.catalog, views=views, statistics=self._context.statistics)
+            context = QueryContext(
+                self._context.catalog, views=views, statistics=self._context.statistics, declared=True
+            )
             view = self._plan(found.relation, context)
             views[found.name] = named_columns(view, found.columns, found.name)
         return marked(views[found.name], (position(node.this),))
@@ -179,6 +179,11 @@ class FromClause:
             self.below, columns_shown = relation, relation.columns
             fields = (Output(c.name, Field(at, c.type)) for at, c in enumerate(columns_shown))
             relation = Relation(replace(relation.plan, columns=columns_shown), tuple(fields))
+        if self._context.puts_off and is_made_late(relation) and self.below is None:
+            refuse_late_limit(relation)
+            leaf, columns_made = self._stage.later(relation)
+            made = zip(relation.outputs, columns_made, strict=True)
+            return NamedSource(leaf, tuple(Bound(alias, o.name, column) for o, column in made))
         relation = plain(bounded(relation))
         leaf = self._stage.leaf(relation)
         bounds = tuple(Bound(alias, o.name, _shifted(leaf, o.expression)) for o in relation.outputs)
@@ -440,6 +445,8 @@ class FromClause:
             found = fold(scalar(node, scope, setting), self._context.constants)
             if outer_columns(found):
                 raise Unsupported("a column of the query around beside a subquery in ON", hint="put it into WHERE")
+            if has_parameter(found):
+                raise Unsupported("a subquery in ON that comes to be when the answer is read", hint="put it into WHERE")
             return found
 
         return translate

@@ -21,7 +21,7 @@ from migrations.query.expressions.literals import NOTHING
 from migrations.query.expressions.terms import is_satisfied, moved, null_rejected, positions
 from migrations.query.joins import Arranged, arrange
 from migrations.query.plan import RelationalPlan
-from migrations.query.plans.late_queries import LateMatch
+from migrations.query.plans.late_queries import LateMatch, LateQuery, traced
 from migrations.query.relation import LateParts, Relation, Slot
 from migrations.query.sources.tree import (
     Computed,
@@ -37,6 +37,24 @@ from migrations.query.sources.tree import (
     nullable_columns,
     simplified,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """A source whose rows come to be when the answer is read: see ``plans/put_off.py``."""
+
+    leaf: Leaf
+    """The rows that are kept of it."""
+    queries: tuple[LateQuery, ...]
+    """What is done to them, the innermost first."""
+    places: tuple[int, ...]
+    """The column of the wide row for each of its own: one of the leaf's where that is the same; else one that no source
+    has."""
+    is_semi: bool
+    """Whether it only says which rows beside it stay."""
+    is_value: bool
+    """Whether it is missing where a subquery has no row: conditions have to be true of no NULL then."""
+
 
 EmptyRow = dict[int, Value]
 """Columns of the wide row → their value where a counting source finds no row; columns that are left out are NULL."""
@@ -79,6 +97,7 @@ class SelectStage:
     inner: frozenset[int] = frozenset()
     """What conditions read that came from the ON of an inner join into this stage's own: likewise."""
     empties: list[EmptyRow] = field(default_factory=list)
+    put_off: PutOff | None = None
     leaves: int = 0
 
     def leaf(self, relation: Relation) -> Leaf:
@@ -100,6 +119,29 @@ class SelectStage:
             values = zip(relation.outputs, relation.empty, strict=True)
             self.empties.append({_position(o.expression) + leaf.offset: value for o, value in values})
         return leaf
+
+    def later(self, relation: Relation, *, is_semi: bool = False, is_value: bool = False) -> tuple[Leaf, list[Field]]:
+        """A source of rows that come to be when the answer is read; not joined with the others yet. And its columns.
+
+        :raises Unsupported: there is another one.
+        """
+        if self.put_off is not None or relation.late.matches or relation.late.single:
+            raise Unsupported("several sources whose rows come to be when the answer is read", hint="view each alone")
+        queries = (*relation.late.below, relation.outermost)
+        if any(q.groups is not None and q.groups.scalar for q in (queries[:-1] if is_value else queries)):
+            raise Unsupported(
+                "a join with an aggregate without GROUP BY that is worked out when the answer is read",
+                hint="write it as a subquery that is a value, which a look-up asks first",
+            )
+        leaf = self.leaf(replace(relation, empty=None, key=(), uniques=()))
+        fields: list[Field] = []
+        for at, output in enumerate(relation.outputs):
+            place = traced(queries, at)
+            if place is None:
+                self.width += 1
+            fields.append(Field(self.width - 1 if place is None else leaf.offset + place, output.expression.type))
+        self.put_off = PutOff(leaf, queries, tuple(f.position for f in fields), is_semi, is_value)
+        return leaf, fields
 
     def cross(self, source: Source, conditions: Sequence[Expression] = ()) -> None:
         """Join a source with all that is there by conditions over the wide row."""
@@ -188,6 +230,10 @@ class SelectStage:
         :raises Unsupported: a parameter on the missing side of an outer join.
         """
         assert self.source is not None
+        if self.put_off is not None:
+            raise Unsupported(
+                "a query beside rows that come to be when the answer is read", hint="ask for it by itself"
+            )
         self.merge_parameters()
         if self.matches:
             self._wait_for_matches(self.source)
@@ -245,7 +291,7 @@ class SelectStage:
         """Whether some condition is not true of the source's row where it has none. (What it carries of a parameter has
         the parameter's value there.)"""
         absent = frozenset(position for position, value in row.items() if value is None)
-        return any(null_rejected(condition) & absent for condition in self.all_conditions())
+        return any(null_rejected(condition) & absent for condition in (*self.all_conditions(), *self.late))
 
     def all_conditions(self) -> list[Expression]:
         """Conditions that hold for every row of this stage: WHERE and the ON of inner joins."""

@@ -31,20 +31,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
-from domains.language.expressions import Constant, Expression, Field
+from domains.language.expressions import Constant, Expression
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike, keys
-from domains.language.types import BIGINT, Kind, Value
-from domains.plan.graph import AggregateCall, AggregateFunction
-from domains.plan.traits import traits_of
+from domains.language.types import BIGINT
+from domains.plan.graph import AggregateCall, AggregateFunction, ParameterKind
 from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations, inward, levels, outer_columns
+from migrations.query.expressions.late import parameter_call
 from migrations.query.expressions.literals import NOTHING, truth
-from migrations.query.expressions.terms import deciding, moved, not_unequal
-from migrations.query.plan import aggregated, distinct, projected
+from migrations.query.expressions.terms import deciding, moved, not_unequal, null_rejected, substituted
+from migrations.query.plans.summaries import (
+    COUNT_ROWS,
+    Shown,
+    column_of,
+    facts,
+    has_one_row,
+    is_correlated,
+    is_put_off,
+    is_unique,
+    keyed,
+    largest,
+    ranged,
+    refuse_put_off,
+    summarised,
+    with_operands,
+)
 from migrations.query.relation import (
-    LOWER,
-    ORDERS,
+    EQUALITIES,
     SEVERAL,
     Around,
     Asked,
@@ -52,13 +66,12 @@ from migrations.query.relation import (
     Output,
     QueryContext,
     Relation,
+    Slot,
     bounded,
     deduplicated,
+    is_made_late,
     plain,
-    refuse_late,
-    refuse_late_conditions,
-    require_single,
-    settled,
+    refuse_late_limit,
 )
 from migrations.query.sources.tree import Leaf
 from migrations.query.stage import SelectStage, Wide, late_condition, wide
@@ -121,6 +134,9 @@ class Subqueries:
     def _keep_members(self, row: exp.Expr, query: exp.Expr, translate: Translate) -> None:
         relation = self._read(query, Asked.MEMBERS)
         left = self._left(row, relation, translate)
+        if is_put_off(relation) and not _is_joined(relation):
+            self._keep_later(left, relation)
+            return
         if relation.linked:
             left = [self._correlations.put(x, self._stage) for x in left]
             self._stage.conditions.append(self._marked(relation, self._pairs("eq", left)))
@@ -128,17 +144,20 @@ class Subqueries:
         relation = self._members(left, relation)
         relation, links = self.parted(relation, optional=False)
         leaf = self._stage.leaf(relation)
-        equal = [call("eq", x, wide(leaf, _position(o))) for x, o in zip(left, relation.outputs, strict=True)]
+        equal = [call("eq", x, wide(leaf, column_of(o))) for x, o in zip(left, relation.outputs, strict=True)]
         correlated = [each for each in equal if outer_columns(each)]
         self._stage.conditions += correlated
         self._stage.cross(leaf, [*linked(leaf, links), *(each for each in equal if each not in correlated)])
 
     def _keep_if_any(self, node: exp.Exists) -> None:
         relation = self._read(node.this, Asked.EXISTENCE)
+        if is_put_off(relation) and (is_made_late(replace(relation, outputs=())) or not is_unique(relation)):
+            self._keep_later([], relation)
+            return
         if relation.linked:
             self._stage.conditions.append(self._marked(relation))
             return
-        if not _is_correlated(relation):
+        if not is_correlated(relation):
             one = replace(relation, outputs=(Output("one", truth(True)),))
             if relation.empty is not None:
                 raise Unsupported("EXISTS of an aggregate without GROUP BY", hint="it always has a row")
@@ -147,9 +166,43 @@ class Subqueries:
         if relation.empty is not None:
             _refuse_parameters(relation, "EXISTS of an aggregate without GROUP BY")
             return  # It always has a row.
-        relation, links = self.parted(_keyed(_ranged(relation)), optional=False)
+        relation, links = self.parted(keyed(ranged(relation)), optional=False)
         leaf = self._stage.leaf(relation)
         self._stage.cross(leaf, linked(leaf, links))
+
+    def _keep_later(self, left: Sequence[Expression], relation: Relation) -> None:
+        """Rows that the subquery has something for, which is known when the answer is read (``plans/put_off.py``)."""
+        has_key = any(c.slot.kind in EQUALITIES and c.slot.outer is None for c in self._stage.carried)
+        if not is_correlated(relation) and not has_key and len(left) < 2:
+            self._stage.late.append(self._among(left[0] if left else truth(True), relation, any_row=not left))
+            return
+        if relation.linked or self._stage.source is None:
+            raise Unsupported("a parameter below EXISTS or IN with a condition that is no equality of a column")
+        relation, links = self.parted(relation, optional=False)
+        leaf, columns = self._stage.later(relation, is_semi=True)
+        equal = [call("eq", x, y) for x, y in zip(left, columns, strict=True)] if left else []
+        self._stage.conditions += equal
+        self._stage.cross(leaf, linked(leaf, links))
+
+    def _among(self, x: Expression, relation: Relation, *, any_row: bool = False) -> Expression:
+        """``x IN (S)`` of a subquery that a look-up asks first; ``any_row``: whether it has a row, 1 IN (SELECT 1)."""
+        if is_correlated(relation) or (len(relation.outputs) != 1 and not any_row):
+            raise Unsupported("a parameter below a subquery that reads the query around, outside of a WHERE's ANDs")
+        if any_row:
+            relation = replace(relation, outputs=(Output("one", truth(True)),), empty=relation.empty and (1,))
+        return call("in", x, self._answer(relation, ParameterKind.IN))
+
+    def _answer(self, relation: Relation, kind: ParameterKind = ParameterKind.EQUAL) -> Expression:
+        """The answer to a query below as a parameter of this one (``plans/parts.py``)."""
+        type, known = relation.outputs[0].expression.type, self._context.answers
+        known.append(Slot("answer", kind, type, ((-1 - len(known),),), answer=relation))
+        self._stage.slots.append(known[-1])
+        return parameter_call(known[-1].key, type, exact=False)
+
+    def _is_asked_first(self, relation: Relation) -> bool:
+        """Whether a look-up asks it first: no key of the query around stands for its parameters."""
+        own = any(c.slot.outer is None for c in relation.carried)
+        return self._context.puts_off and not is_correlated(relation) and (own or is_put_off(relation))
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -157,19 +210,23 @@ class Subqueries:
         """TRUE where x is in S; else FALSE for an empty S; else NULL if x is NULL or S has a NULL; else FALSE."""
         width = len(row.expressions) if isinstance(row, exp.Tuple) else 1
         relation = self._read(query, Asked.ROWS if width == 1 else Asked.MEMBERS)
+        if width == 1 and self._is_asked_first(relation):
+            (x,) = self._left(row, relation, translate)
+            return self._among(x, relation)
+        refuse_put_off(relation)
         _refuse_parameters(relation, "NOT IN, or IN outside of a WHERE's ANDs")
         left = [self._correlations.put(x, self._stage) for x in self._left(row, relation, translate)]
         if width > 1:
             found = self._marked(relation, self._pairs("eq", left))
             possible = self._marked(relation, lambda leaf, outputs: [not_unequal(left, outputs)])
             return call("case", found, truth(True), possible, NOTHING, truth(False))
-        facts = plain(relation)
-        column = AggregateCall(AggregateFunction.COUNT, _position(facts.outputs[0]), BIGINT)
-        leaf, links = self._beside(_summarised(facts, [(_COUNT_ROWS, "rows"), (column, "values")], _facts))
+        known = plain(relation)
+        column = AggregateCall(AggregateFunction.COUNT, column_of(known.outputs[0]), BIGINT)
+        leaf, links = self._beside(summarised(known, [(COUNT_ROWS, "rows"), (column, "values")], facts))
         is_empty = call("is_null", wide(leaf, links[0][0])) if links else wide(leaf, 0)
         unknown = call("or", call("is_null", left[0]), call("not", wide(leaf, _outputs(leaf, links) + 1)))
         members, links = self.parted(self._members(left, relation), optional=True)
-        at = _position(members.outputs[0])
+        at = column_of(members.outputs[0])
         leaf = self._stage.leaf(members)
         y = wide(leaf, at)
         self._stage.match(leaf, [*linked(leaf, links), call("eq", left[0], y)])
@@ -178,14 +235,17 @@ class Subqueries:
 
     def _existence(self, node: exp.Exists) -> Expression:
         relation = self._read(node.this, Asked.EXISTENCE)
+        if self._is_asked_first(relation):
+            return self._among(truth(True), relation, any_row=True)
+        refuse_put_off(relation)
         if relation.linked:
             return self._marked(relation)
-        if not _is_correlated(relation):
+        if not is_correlated(relation):
             return self._existence_of_all(relation)
         if relation.empty is not None:
             _refuse_parameters(relation, "NOT EXISTS of an aggregate without GROUP BY")
             return truth(True)
-        leaf, links = self._beside(_keyed(relation))
+        leaf, links = self._beside(keyed(relation))
         return call("is_not_null", wide(leaf, links[0][0]))
 
     def _existence_of_all(self, relation: Relation) -> Expression:
@@ -193,30 +253,57 @@ class Subqueries:
         if not alone:
             _refuse_parameters(relation, "NOT EXISTS, or EXISTS outside of a WHERE's ANDs")
         positive: Shown = lambda counts: [("exists", call("gt", counts[0], Constant(0, BIGINT)))]
-        counted = _summarised(relation, [(_COUNT_ROWS, "rows")], positive)
+        counted = summarised(relation, [(COUNT_ROWS, "rows")], positive)
         leaf = self._stage.leaf(counted)
         self._stage.cross(leaf)
-        return wide(leaf, _position(counted.outputs[0]))
+        return wide(leaf, column_of(counted.outputs[0]))
 
     def _values(self, node: exp.Expr) -> list[Expression]:
         """The columns of a subquery's only row, NULLs where there is none."""
         relation = self._read(node, keep_limit=True)
-        is_correlated = _is_correlated(relation)
+        if self._is_asked_first(relation) and len(relation.outputs) == 1:
+            return [self._answer(relation)]
+        if is_put_off(replace(relation, outputs=())):
+            return self._value_later(relation)
+        shown, relation = relation.outputs, with_operands(relation)
+        operands = relation.outputs
+        is_linked = is_correlated(relation)
         is_cut = relation.limit == 0 or relation.offset != 0
-        is_single = relation.empty is not None or _has_one_row(relation) or (is_correlated and _is_unique(relation))
+        is_single = relation.empty is not None or has_one_row(relation) or (is_linked and is_unique(relation))
         doubtful = False
         if not is_single or is_cut:
+            refuse_put_off(replace(relation, outputs=shown))
             doubtful = relation.limit not in (0, 1)
             relation = bounded(relation)
-            if doubtful or not is_correlated:
+            if doubtful or not is_linked:
                 _refuse_parameters(relation, "a subquery as a value without an aggregate")
-                relation = _largest(relation, counted=doubtful)
+                relation = largest(relation, counted=doubtful)
         relation = plain(replace(relation, order=(), limit=None, offset=0))
         leaf, links = self._beside(relation)
         values = [or_of_nothing(leaf, links, relation, at) for at in range(len(relation.outputs))]
         if doubtful:
             self._doubt(values.pop())
-        return values
+        if shown is operands:
+            return values
+        of = {operand.expression: value for operand, value in zip(operands, values, strict=True)}
+        return [substituted(output.expression, lambda field: of[field]) for output in shown]
+
+    def _value_later(self, relation: Relation) -> list[Expression]:
+        """The columns of a row that comes to be when the answer is read; without one they are missing, and so is the
+        row around."""
+        groups = relation.late.groups
+        if not self._context.puts_off or relation.linked or groups is None or not groups.scalar:
+            refuse_put_off(relation)
+        assert groups is not None, "it is refused without"
+        nothing = frozenset(len(groups.group) + at for at, each in enumerate(groups.calls) if each.of_nothing is None)
+        if relation.limit is not None or not all(
+            null_rejected(call("is_not_null", output.expression)) & nothing for output in relation.outputs
+        ):
+            raise Unsupported("a count of nothing that comes to be when the answer is read, as a subquery's value")
+        relation, links = self.parted(relation, optional=False)
+        leaf, columns = self._stage.later(relation, is_value=True)
+        self._stage.cross(leaf, linked(leaf, links))
+        return list(columns)
 
     def _doubt(self, count: Expression) -> None:
         """Several rows are an error when the answer is read, and what has them gets there whatever WHERE says."""
@@ -247,6 +334,7 @@ class Subqueries:
             found = self._membership(left, right.this, translate)
             return found if is_any else call("not", found)
         relation = self._read(right.this)
+        refuse_put_off(relation)
         _refuse_parameters(relation, f"a comparison with {'ANY' if is_any else 'ALL'}")
         if isinstance(left, exp.Tuple):
             raise Unsupported("rows compared with ANY or ALL", hint="compare column by column in an EXISTS")
@@ -257,10 +345,10 @@ class Subqueries:
                 hint="CAST one of the two",
             )
         relation = plain(relation)
-        at, y = _position(relation.outputs[0]), relation.outputs[0].expression
+        at, y = column_of(relation.outputs[0]), relation.outputs[0].expression
         calls = [AggregateCall(f, at, y.type) for f in (AggregateFunction.MIN, AggregateFunction.MAX)]
-        calls += [AggregateCall(AggregateFunction.COUNT, at, BIGINT), _COUNT_ROWS]
-        leaf, links = self._beside(_summarised(relation, [(c, str(c.function)) for c in calls]))
+        calls += [AggregateCall(AggregateFunction.COUNT, at, BIGINT), COUNT_ROWS]
+        leaf, links = self._beside(summarised(relation, [(c, str(c.function)) for c in calls]))
         least, most, values, rows = (wide(leaf, _outputs(leaf, links) + i) for i in range(4))
         is_empty = call("is_null", wide(leaf, links[0][0])) if links else call("eq", rows, Constant(0, BIGINT))
         decided = deciding(name, is_any, x, least, most)
@@ -276,9 +364,14 @@ class Subqueries:
             node = node.this
         is_block = isinstance(node, exp.Select)
         relation = self._plan(node, self._context.inside(self._around, asked if is_block else Asked.ROWS))
-        refuse_late(relation)
-        refuse_late_conditions(relation, "a subquery in an expression")
-        return relation if keep_limit else bounded(relation)
+        if self._context.puts_off and is_put_off(relation):
+            refuse_late_limit(relation)
+            return relation
+        if not keep_limit:
+            refuse_put_off(relation)
+            return bounded(relation)
+        refuse_put_off(replace(relation, outputs=()))
+        return relation
 
     def _left(self, row: exp.Expr, relation: Relation, translate: Translate) -> list[Expression]:
         """The left side of IN, one expression for each column of the subquery."""
@@ -293,11 +386,13 @@ class Subqueries:
         Its columns are converted first: ``'1'`` and ``'01'`` are two texts, but a number that is IN them is found once.
         An aggregate with a parameter below it has one row for each of its values, and nothing to convert twice.
         """
-        if relation.empty is None or _is_correlated(relation):
+        if _is_joined(relation):
+            return replace(relation, key=())
+        if relation.empty is None or is_correlated(relation):
             compared = [Output(o.name, keys(x, o.expression)[1]) for x, o in zip(left, relation.outputs, strict=True)]
             relation = plain(replace(relation, outputs=tuple(compared)))
             if any(c.slot.kind in SEVERAL for c in relation.carried):
-                return _ranged(relation, [_position(o) for o in relation.outputs])
+                return ranged(relation, [column_of(o) for o in relation.outputs])
         return plain(deduplicated(relation))
 
     def parted(self, relation: Relation, *, optional: bool) -> tuple[Relation, Links]:
@@ -355,7 +450,6 @@ class Subqueries:
 
 
 Conditions = Callable[[Leaf, Sequence[Expression]], list[Expression]]
-_COUNT_ROWS = AggregateCall(AggregateFunction.COUNT_ROWS, None, BIGINT)
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
@@ -367,79 +461,19 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _OF_ROWS = {"eq": "and", "ne": "or"}
 
 
-def _position(output: Output) -> int:
-    assert isinstance(output.expression, Field)
-    return output.expression.position
-
-
 def _shifted(e: Expression, leaf: Leaf) -> Expression:
     return moved(e, lambda place: leaf.offset + place)
 
 
+def _is_joined(relation: Relation) -> bool:
+    """Whether each of a subquery's rows is another member, so that conditions that wait may go on with the join."""
+    if is_made_late(relation) or not relation.late.conditions or not relation.is_plain or relation.limit is not None:
+        return False
+    return is_unique(relation, [column_of(output) for output in relation.outputs])
+
+
 def linked(leaf: Leaf, links: Links) -> list[Expression]:
     return [call("eq", outer, wide(leaf, column)) for column, outer in links]
-
-
-def _is_correlated(relation: Relation) -> bool:
-    return bool(relation.linked) or any(c.slot.outer is not None for c in relation.carried)
-
-
-def _is_unique(relation: Relation, members: Sequence[int] = ()) -> bool:
-    """Whether there is one row at most for what the relation carries, and for each of its members."""
-    carried = {*members, *(c.column for c in relation.carried if c.slot.outer is not None)}
-    return any(unique <= carried for unique in relation.uniques)
-
-
-def _ranged(relation: Relation, members: Sequence[int] = ()) -> Relation:
-    """One row for all that EXISTS (or IN, of each of its ``members``) is asked with ``column > ?``: some value is above
-    the bound if the greatest is. (Of a row for each value, several would keep the row outside.) Raises Unsupported for
-    other parameters of many values."""
-    several = [c for c in relation.carried if c.slot.kind in SEVERAL]
-    if not several or _is_unique(relation, members):
-        return replace(relation, key=())
-    single = tuple(c for c in relation.carried if c.slot.kind not in SEVERAL)
-    (at, slot), compared = (several[0].column, several[0].slot), relation.plan.columns[several[0].column]
-    if len(several) > 1 or slot.kind not in ORDERS or compared.type.members or compared.type.kind is Kind.JSON:
-        require_single(several, "IN" if members else "EXISTS", ())
-    extreme = AggregateCall(AggregateFunction.MAX if slot.kind in LOWER else AggregateFunction.MIN, at, compared.type)
-    own = tuple(Carried(at, slot) for at in members)
-    summary = _summarised(replace(relation, carried=(*own, *single)), [(extreme, compared.name)])
-    own, single = summary.carried[: len(own)], summary.carried[len(own) :]
-    outputs = tuple(Output(o.name, summary.plan.field(c.column)) for o, c in zip(relation.outputs, own, strict=False))
-    return replace(
-        summary, outputs=outputs, carried=(*single, Carried(_position(summary.outputs[0]), slot)), empty=None
-    )
-
-
-def _keyed(relation: Relation) -> Relation:
-    """The different values of what is carried; those of a unique key are different anyway."""
-    if _is_unique(relation):
-        return replace(relation, outputs=(), key=())
-    group = tuple(dict.fromkeys(c.column for c in relation.carried))
-    carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
-    uniques = (frozenset(range(len(group))),)
-    return Relation(distinct(relation.plan, group), (), carried, late=relation.late, uniques=uniques)
-
-
-Shown = Callable[[Sequence[Expression]], list[tuple[str, Expression]]]
-
-
-def _summarised(relation: Relation, calls: Sequence[tuple[AggregateCall, str]], shown: Shown | None = None) -> Relation:
-    """γ by what is carried, and what is computed of the calls; of nothing, where counts are 0."""
-    group = tuple(dict.fromkeys(c.column for c in relation.carried))
-    carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
-    plan = aggregated(relation.plan, group, calls, scalar=not group)
-    if shown is not None:
-        computed = shown([plan.field(len(group) + at) for at in range(len(calls))])
-        fields = [plan.field(at) for at in range(len(group))]
-        names = [*(plan.columns[at].name for at in range(len(group))), *(name for name, _ in computed)]
-        plan = projected(plan, [*fields, *(e for _, e in computed)], names)
-    places = range(len(group), plan.width)
-    nothing: list[Value] = [0] * len(places)
-    outputs = tuple(Output(plan.columns[at].name, plan.field(at)) for at in places)
-    uniques = (frozenset(range(len(group))),)
-    empty = tuple(nothing) if group else None
-    return Relation(plan, outputs, carried, empty=empty, late=relation.late, uniques=uniques)
 
 
 def _outputs(leaf: Leaf, links: Links) -> int:
@@ -447,39 +481,13 @@ def _outputs(leaf: Leaf, links: Links) -> int:
     return len({column for column, _ in links})
 
 
-def _facts(counts: Sequence[Expression]) -> list[tuple[str, Expression]]:
-    """About a subquery of one column: is it empty, is it without NULLs."""
-    rows, values = counts
-    return [("is_empty", call("eq", rows, Constant(0, BIGINT))), ("has_no_null", call("eq", rows, values))]
-
-
 def or_of_nothing(leaf: Leaf, links: Links, relation: Relation, at: int) -> Expression:
     """An output of a relation that was joined; where it has no row, what it is of nothing."""
-    field = wide(leaf, _position(relation.outputs[at]))
+    field = wide(leaf, column_of(relation.outputs[at]))
     nothing = None if relation.empty is None else relation.empty[at]
     if not links or nothing is None:
         return field
     return call("case", call("is_null", wide(leaf, links[0][0])), Constant(nothing, field.type), field)
-
-
-def _has_one_row(relation: Relation) -> bool:
-    """Whether the relation always has exactly one row: an aggregate without GROUP BY, at most projected."""
-    plan = relation.plan
-    while True:
-        traits = traits_of(plan.operator)
-        if traits.row_over_nothing or not traits.row_for_row:
-            return traits.row_over_nothing
-        plan = plan.parents[0]
-
-
-def _largest(relation: Relation, *, counted: bool) -> Relation:
-    """The only row's values, or NULLs where there is none; ``counted``: and how many there are."""
-    relation, _ = settled(relation)
-    outputs = relation.outputs
-    calls = [(AggregateCall(AggregateFunction.MAX, _position(o), o.expression.type), o.name) for o in outputs]
-    calls += [(_COUNT_ROWS, "rows")] if counted else []
-    summary = _summarised(relation, calls)
-    return replace(summary, empty=None)
 
 
 def _refuse_parameters(relation: Relation, construct: str) -> None:

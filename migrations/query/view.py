@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
-from domains.language.expressions import Constant, Expression, Field
+from domains.language.rewriting import FoldBudget
 from domains.language.types import Column
 from domains.plan.estimates import Statistics
 from domains.plan.graph import Columns, NodeIndex, OrderTerm, Parameter, ParameterKind, RangeTerm, Reader
@@ -18,16 +18,23 @@ from migrations.parse.reading import exp, nodes
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.moments import HiddenParameter, claim_of
 from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
-from migrations.query.expressions.terms import substituted
-from migrations.query.finish import Finish, named_apart
-from migrations.query.plan import distinct, emit, projected
+from migrations.query.finish import Finish
+from migrations.query.plan import emit
 from migrations.query.plans.late_queries import Sorting
 from migrations.query.plans.naming import PlacedParameter, name_parameters, told_apart
+from migrations.query.plans.parts import (
+    answer_of,
+    answers_below,
+    beside_each_other,
+    finish_of,
+    kept_part,
+    keys_and_conditions,
+    keys_of,
+)
 from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
-    LateParts,
     QueryContext,
     Relation,
     Slot,
@@ -40,7 +47,7 @@ from migrations.query.select import plan_select
 from migrations.query.setops import plan_set_operation, sorted_and_limited
 from migrations.query.source import named_columns
 from migrations.query.sources.hints import partial_by
-from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
+from migrations.query.stage import Wide, is_same_value, late_condition
 
 
 def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
@@ -50,7 +57,7 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
     :raises Unsupported: right SQL that is not done.
     """
     if context.text is None:
-        context = replace(context, text=node)
+        return _whole(node, replace(context, text=node))
     clause = node.args.get("with_")
     if clause is not None:
         context = _with_ctes(clause, context)
@@ -61,6 +68,22 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
     if isinstance(node, exp.Subquery):
         return _in_parentheses(node, context)
     raise Unsupported(f"{type(node).__name__.upper()} as a query", hint="use SELECT")
+
+
+def _whole(node: exp.Expr, context: QueryContext) -> Relation:
+    """All of a query. Of a view that another query in it cannot read before the answer is read, what is below that is
+    put off till then, too: what needs nothing of the kind keeps the plan that it has."""
+    edits = len(context.edits)
+    try:
+        return plan_query(node, context)
+    except Unsupported as refused:
+        if not context.declared:
+            raise
+        del context.edits[edits:]
+        try:
+            return plan_query(node, replace(context, puts_off=True, constants=FoldBudget()))
+        except Unsupported:
+            raise refused from None
 
 
 def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
@@ -128,7 +151,7 @@ def plan_view(
     """
     try:
         meant = (
-            plan_query(relation, QueryContext(catalog, statistics=statistics, drawn=drawn))
+            plan_query(relation, QueryContext(catalog, statistics=statistics, drawn=drawn, declared=not drawn))
             if meaning is None
             else meaning
         )
@@ -145,11 +168,11 @@ def frozen(catalog: Catalog, relation: exp.Query) -> tuple[exp.Query, Relation |
     written out, since it is then another text.
     """
     try:
-        context = QueryContext(catalog)
+        context = QueryContext(catalog, declared=True)
         meaning = plan_query(relation, context)
         if not context.edits:
             return relation, meaning
-        copy, context = relation.copy(), QueryContext(catalog)
+        copy, context = relation.copy(), QueryContext(catalog, declared=True)
         plan_query(copy, context)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
@@ -169,7 +192,9 @@ def asks(meaning: Relation) -> bool:
 
 
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
-    if _range_of(relation) is not None:
+    if answers_below(relation):
+        made = _finished_late(relation, written, graph, name)
+    elif _range_of(relation) is not None:
         made = _finished_range(relation, written, graph, name)
     elif is_late(relation):
         made = _finished_late(relation, written, graph, name)
@@ -266,13 +291,11 @@ def _finished_range(relation: Relation, written: exp.Expr, graph: JointGraph, na
     )
     assert found is not None, "it is one of the relation before its columns had their places"
     placed = [(relation.plan.field(c.column), c.slot) for c in relation.carried]
-    slots, _ = _keys_and_conditions(
-        placed, relation.late.slots
-    )  # No condition is left: a range begins with one column.
+    slots, _ = keys_and_conditions(placed, relation.late.slots)  # No condition is left: a range begins with one column.
     slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
     slots.sort(key=lambda p: p.slot.marks[0])
     _refuse_lost_placeholders(written, slots)
-    at = {mark: number for number, p in enumerate(slots) for mark in _keys_of(p.slot)}
+    at = {mark: number for number, p in enumerate(slots) for mark in keys_of(p.slot)}
     ranges = tuple(
         tuple(tuple(RangeTerm(t.column, t.kind, at[t.key]) for t in terms) for terms in alternatives)
         for alternatives in found.conditions
@@ -314,91 +337,26 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
             "a parameter that is no column = ? above an aggregate without GROUP BY that another query counts",
             hint="ask for the aggregate itself",
         )
-    plan, late = relation.plan, relation.late
-    refuse_drawn(late)
-    kept: dict[Expression, str] = {}
-
-    def stored(e: Expression, title: str = "") -> Expression:
-        if isinstance(e, Constant):
-            return e
-        if has_parameter(e):
-            return substituted(e, stored)
-        kept.setdefault(e, title or (plan.columns[e.position].name if isinstance(e, Field) else "computed"))
-        return Field(list(kept).index(e), e.type)
-
-    inmost, *others = (*late.below, relation.outermost)
-    if others:
-        inmost = inmost.without(others[0])
-    elif inmost.groups is None and inmost.windows is None:
-        for output in relation.outputs:
-            stored(output.expression, output.name)
-    inmost = inmost.over(stored)
-    matches = tuple(each.over(stored) for each in late.matches)
-    conditions, single = [stored(each) for each in late.conditions], tuple(map(stored, late.single))
-    placed = [(stored(plan.field(c.column)), c.slot) for c in relation.carried]
-    slots, further = _keys_and_conditions(placed, late.slots)
-    conditions += further
-    if not kept:
-        stored(plan.field(0))
+    refuse_drawn(relation.late)
+    asked = answers_below(relation)
+    parts = [kept_part(each) for each in (relation, *(slot.answer for slot in asked if slot.answer is not None))]
+    if asked:
+        parts = beside_each_other(parts)
+    own, *below = parts
+    slots, further = keys_and_conditions(own.placed, [slot for part in parts for slot in part.slots])
+    own = replace(own, conditions=(*own.conditions, *further))
     limit, offset = relation.limit, relation.offset
     slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
     slots.sort(key=lambda p: p.slot.rank)
     _refuse_lost_placeholders(written, slots)
-    narrow = projected(plan, list(kept), list(kept.values()))
-    if inmost.distinct and inmost.groups is None and inmost.windows is None:
-        narrow = distinct(narrow, tuple(range(narrow.width)))
-    parameters = name_parameters(slots, narrow.columns)
-    root = emit(pruned(narrow), graph)
+    parameters = name_parameters(slots, own.plan.columns)
+    root = emit(pruned(own.plan), graph)
     key, seek = _sought(slots, written, name, parameters, graph, root)
-    finish = Finish(
-        stored=named_apart(narrow.columns),
-        columns=relation.columns,
-        late=LateParts(tuple(conditions), matches, single=single),
-        queries=(inmost, *others),
-        places=tuple((mark, at) for at, p in enumerate(slots) for mark in _keys_of(p.slot)),
-    )
-    reader = Reader(name, key, seek, (), narrow.width, parameters)
-    shown, tables, (own, hidden) = relation.columns, _tables(graph, root), _parted(slots, parameters)
-    return PlannedView(name, root, reader, shown, own, tables, _placeholders(slots), finish, hidden)
-
-
-def _keys_and_conditions(
-    placed: Sequence[tuple[Expression, Slot]], late: Sequence[Slot]
-) -> tuple[list[PlacedParameter], list[Expression]]:
-    """The parameters with their columns, and the comparisons that no key and no seek does: a reader seeks one range.
-
-    A ``:name`` that is compared with a column and stands elsewhere too is one parameter.
-    """
-    slots: list[PlacedParameter] = []
-    conditions: list[Expression] = []
-    ranged: int | None = None
-    for field, slot in placed:
-        assert isinstance(field, Field)
-        if slot.kind in ORDERS:
-            ranged = field.position if ranged is None else ranged
-            if field.position != ranged:
-                conditions.append(late_condition(Wide(field, slot)))
-                slots.append(PlacedParameter(slot, None))
-                continue
-        slots.append(PlacedParameter(slot, field.position))
-    for slot in late:
-        if slot.moment is not None:
-            slots += [] if any(p.slot == slot for p in slots) else [PlacedParameter(slot, None)]
-            continue
-        same = next((at for at, p in enumerate(slots) if is_same_value(p.slot, slot)), None)
-        if same is None:
-            slots.append(PlacedParameter(slot, None))
-        else:
-            check_alike(slot.name, slots[same].slot.type, slot.type)
-            marks = tuple(sorted({*slots[same].slot.marks, *slot.marks}))
-            slots[same] = replace(slots[same], slot=replace(slots[same].slot, marks=marks))
-    return slots, conditions
-
-
-def _keys_of(slot: Slot) -> list[str]:
-    """All that a parameter may be called in expressions."""
-    own = [slot.key] if slot.named or slot.moment is not None else []
-    return [*own, *(".".join(map(str, mark)) for mark in slot.marks)]
+    places = tuple((mark, at) for at, p in enumerate(slots) for mark in keys_of(p.slot))
+    finish = replace(finish_of(own, relation.columns, places), answers=tuple(map(answer_of, asked, below)))
+    reader = Reader(name, key, seek, (), own.plan.width, parameters)
+    shown, tables, (given, hidden) = relation.columns, _tables(graph, root), _parted(slots, parameters)
+    return PlannedView(name, root, reader, shown, given, tables, _placeholders(slots), finish, hidden)
 
 
 def _has_one_key(relation: Relation) -> bool:

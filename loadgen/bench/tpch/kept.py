@@ -93,10 +93,11 @@ class KeptQueries:
                 token |= read
         return time.perf_counter() - begun, token
 
-    async def answer(self, number: int, token: Clock) -> tuple[float, Answer]:
-        """Seconds of a read with a token, and its rows."""
+    async def answer(self, number: int, token: Clock, values: Sequence[Any] | None = None) -> tuple[float, Answer]:
+        """Seconds of a read with a token, and its rows; ``values`` are those of the parameters, if they are others."""
         begun = time.perf_counter()
-        values = parameterised(number)[1] if self._asked else []
+        if values is None:
+            values = parameterised(number)[1] if self._asked else []
         (page,) = await self._deployment.pages(_view(number), [values], token=token)
         seconds = time.perf_counter() - begun
         return seconds, [list(row.values()) for row in json.loads(b"[%s]" % page, parse_float=Decimal)]

@@ -27,6 +27,8 @@ from migrations.query.expressions import literals
 
 PARAMETER = "parameter"
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+"""Of a DECIMAL with any number of digits: 0.0001 times a sum of cents is not 0.00 times it."""
 _TEXTS = (exp.Like, exp.RegexpLike, exp.Escape)
 _DAYS = ("ADDDATE", "SUBDATE")
 """Functions whose second argument is a number of days."""
@@ -49,6 +51,7 @@ def late_parameter(node: exp.Placeholder, translate: Callable[[exp.Expr], Expres
         type, name, exact = ANY_INTEGER, "interval", True
     elif sibling is not None and not isinstance(parent, _TEXTS):
         type = _type_beside(translate(sibling).type)
+        exact = exact or (type.kind is Kind.DECIMAL and isinstance(parent, _ARITHMETIC))
     if isinstance(sibling, exp.Column):
         name = sibling.name
     key = f":{node.this}" if node.this else str(position(node))
@@ -156,14 +159,16 @@ def _prefixed(parameter: Call, prefix: Sequence[int]) -> Constant:
 
 Given = Value | tuple[Value, ...]
 """The value of a parameter; a tuple for that of an IN list."""
+Filled = Given | Constant | tuple[Constant, ...]
+"""The same, or what a query below has answered."""
 
 
-def with_values(e: Expression, values: Mapping[str, Given | Field]) -> Expression:
+def with_values(e: Expression, values: Mapping[str, Filled | Field]) -> Expression:
     """The expression with these values in the place of its parameters, by key; a field is where the row has it."""
     return fold(_with_values(e, values), FoldBudget())
 
 
-def _with_values(e: Expression, values: Mapping[str, Given | Field]) -> Expression:
+def _with_values(e: Expression, values: Mapping[str, Filled | Field]) -> Expression:
     if not isinstance(e, Call):
         return e
     if e.function == PARAMETER:
@@ -189,10 +194,12 @@ def replaced(e: Expression, replacement: Callable[[Call], Expression]) -> Expres
     return e if arguments == e.arguments else Call(e.function, arguments, e.type)
 
 
-def _constant(parameter: Call, value: Given | Field) -> Expression:
+def _constant(parameter: Call, value: Filled | Field) -> Expression:
     assert not isinstance(value, tuple), "a list stands in IN alone"
     if isinstance(value, Field):
         return Field(value.position, parameter.type)
+    if isinstance(value, Constant):
+        return value
     type, exact = parameter.type, parameter.arguments[1] == Constant(1, BOOL)
     if value is None:
         return Constant(None, type)

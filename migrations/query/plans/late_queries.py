@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from domains.language.expressions import Constant, Expression
+from domains.errors import Unsupported
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.types import Value
 from domains.plan.graph import AggregateCall, Over
-from migrations.query.expressions.terms import positions
+from migrations.query.expressions.terms import moved, positions
 
 Put = Callable[[Expression], Expression]
 
@@ -126,3 +127,43 @@ class LateQuery:
         reading.over(noted)
         outputs = (e if at in read else Constant(None, e.type) for at, e in enumerate(self.outputs))
         return replace(self, outputs=tuple(outputs), order=())
+
+
+def traced(queries: Sequence[LateQuery], at: int) -> int | None:
+    """The column of the rows that a chain of queries begins with, which all rows have that are made to one with this
+    value of its ``at``-th column; None where that is computed of several."""
+    for query in reversed(queries):
+        e = query.outputs[at]
+        if query.windows is not None or query.limit is not None or not isinstance(e, Field):
+            return None
+        if query.groups is not None:
+            if e.position >= len(query.groups.group):
+                return None
+            e = query.groups.group[e.position]
+            if not isinstance(e, Field):
+                return None
+        at = e.position
+    return at
+
+
+def carried_on(query: LateQuery, further: Sequence[Expression]) -> LateQuery:
+    """A query of rows with further columns, which its own rows have behind theirs, and which tell them apart.
+
+    :raises Unsupported: its LIMIT or its windows go over rows with several values of these.
+    """
+    if query.windows is not None or query.limit is not None or query.offset:
+        raise Unsupported(
+            "a join with a query whose LIMIT or window functions are worked out when the answer is read",
+            hint="ask for it by itself",
+        )
+    if query.groups is None:
+        return replace(query, outputs=(*query.outputs, *further), order=())
+    groups = query.groups
+    own = len(groups.group)
+
+    def behind(e: Expression) -> Expression:
+        return moved(e, lambda place: place if place < own else place + len(further))
+
+    keys = (Field(own + at, e.type) for at, e in enumerate(further))
+    groups = LateGroups((*groups.group, *further), groups.calls, False, tuple(map(behind, groups.having)))
+    return replace(query, outputs=(*map(behind, query.outputs), *keys), groups=groups, order=())
