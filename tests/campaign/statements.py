@@ -198,7 +198,7 @@ class RenameColumns:
 
     def text(self, back: bool = False) -> str:
         first, *others = self.columns
-        pairs = [(first, "elsewhere"), *((other, first) for other in others), *(("elsewhere", o) for o in others)]
+        pairs = [(first, others[0]), (others[0], first)] if others else [(first, "elsewhere")]
         if back and not others:
             pairs = [(new, old) for old, new in pairs]
         return f"ALTER TABLE {self.table} " + ", ".join(f"RENAME COLUMN {old} TO {new}" for old, new in pairs)

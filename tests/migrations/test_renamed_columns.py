@@ -157,6 +157,12 @@ def test_names_are_swapped_and_taken_again() -> None:
     view = "CREATE EXT VIEW v AS SELECT author, score FROM stories WHERE author = ?"
     swap = "ALTER TABLE stories RENAME COLUMN author TO x, RENAME COLUMN score TO author, RENAME COLUMN x TO score"
     assert texts(after(view, swap)) == ["SELECT score AS author, author AS score FROM stories WHERE score = :author"]
+    at_once = "ALTER TABLE stories RENAME COLUMN author TO score, RENAME COLUMN score TO author"
+    assert texts(after(view, at_once)) == texts(after(view, swap))
+    around = (
+        "ALTER TABLE stories RENAME COLUMN author TO score, RENAME COLUMN score TO title, RENAME COLUMN title TO author"
+    )
+    assert texts(after(view, around)) == ["SELECT score AS author, title AS score FROM stories WHERE score = :author"]
     taken = "ALTER TABLE stories RENAME COLUMN author TO writer, ADD COLUMN author TEXT"
     assert texts(after(view, taken)) == ["SELECT writer AS author, score FROM stories WHERE writer = :author"]
     # A later renaming goes on from there, and back.

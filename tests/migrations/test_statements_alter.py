@@ -119,6 +119,12 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("ALTER TABLE votes RENAME TO votecount", AlreadyExists, 'view "VoteCount" exists'),
     ("ALTER TABLE votes RENAME COLUMN user TO Story_Id", AlreadyExists, 'column "votes.Story_Id" exists'),
     (
+        "ALTER TABLE votes RENAME COLUMN user TO x, RENAME COLUMN story_id TO X",
+        AlreadyExists,
+        'column "votes.x" exists',
+    ),
+    ("ALTER TABLE votes RENAME COLUMN user TO x, RENAME COLUMN user TO y", UnknownName, 'unknown column "votes.user"'),
+    (
         "ALTER TABLE votes MODIFY COLUMN user SMALLINT",
         Unsupported,
         'SMALLINT for column "votes.user", which is INT and in the PRIMARY KEY, by which rows are stored (CREATE',

@@ -6,7 +6,9 @@ positions, and a new column always comes last.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.language.types import TableColumn, TableSchema
@@ -61,6 +63,14 @@ def alter_table(parsed: Parsed, catalog: Catalog, now: str = "") -> AlterTableSt
     for option in alter.args.get("options") or ():
         schema = _with_option(schema, option)
     actions = alter.args.get("actions") or []
+    for is_renaming, some in groupby(actions, lambda action: isinstance(action, exp.RenameColumn)):
+        together = list(some)
+        schema = renamed(schema, together) if is_renaming else _acted(schema, together, catalog, now)
+    return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
+
+
+def _acted(schema: TableSchema, actions: Iterable[exp.Expr], catalog: Catalog, now: str) -> TableSchema:
+    """The schema after these actions, one after the other."""
     for action in actions:
         if isinstance(action, exp.AlterRename):
             schema = _renamed_table(schema, new_relation_name(action.this, "table"), catalog)
@@ -69,7 +79,7 @@ def alter_table(parsed: Parsed, catalog: Catalog, now: str = "") -> AlterTableSt
         if isinstance(action, exp.AddConstraint | exp.ColumnDef):
             items = action.expressions if isinstance(action, exp.AddConstraint) else [action]
             schema = with_foreign_keys(schema, items, catalog)
-    return AlterTableStatement(schema.name, schema, any(action.args.get("cascade") for action in actions))
+    return schema
 
 
 def _with_option(schema: TableSchema, option: exp.Expr) -> TableSchema:
@@ -130,8 +140,6 @@ def _act(schema: TableSchema, action: exp.Expr, shards: int, now: str) -> TableS
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") in ("CHECK", "CONSTRAINT", "FOREIGN KEY"):
         return without_constraint(schema, dropped_name(action), action.args["kind"], bool(action.args.get("exists")))
-    if isinstance(action, exp.RenameColumn):
-        return renamed(schema, action.this, action.args["to"].name)
     if isinstance(action, exp.RenameIndex):
         return renamed_key(schema, action)
     if isinstance(action, exp.ModifyColumn):

@@ -12,6 +12,7 @@ is dropped. What stored rows have in it is computed of the old one (``domains/st
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
@@ -27,22 +28,35 @@ from migrations.statements.definitions.sharded import refuse_dropping
 from migrations.statements.names import checked, column_position
 
 
-def renamed(schema: TableSchema, old: exp.Expr, new: str) -> TableSchema:
-    """RENAME COLUMN.
+def renamed(schema: TableSchema, actions: Sequence[exp.RenameColumn]) -> TableSchema:
+    """RENAME COLUMN, several at once: a name is that of a column before them, so that two may swap theirs, or else one
+    that was given before it.
 
     :raises StillInUse: a CHECK or a generated column reads it.
     :raises AlreadyExists: there is a column of the new name.
     """
-    return _named(schema, column_position(schema, old.name, old), new)
+    names: dict[int, str] = {}
+    for action in actions:
+        old = action.this
+        at = schema.position(old.name)
+        if at is None or at in names:
+            at = column_position(_named(schema, names), old.name, old)
+        names[at] = action.args["to"].name
+    return _named(schema, names)
 
 
-def _named(schema: TableSchema, at: int, new: str) -> TableSchema:
-    taken = schema.position(new)
-    if taken is not None and taken != at:
-        raise AlreadyExists(f'column "{schema.title}.{new}" exists')
-    if new.lower() != schema.columns[at].name.lower():
-        refuse_read(schema, at, "renamed")
-    return _with(schema, at, replace(schema.columns[at], name=checked(new, "column")))
+def _named(schema: TableSchema, names: Mapping[int, str]) -> TableSchema:
+    """The schema with these names for the columns at these positions."""
+    columns = list(schema.columns)
+    for at, new in names.items():
+        if new.lower() != columns[at].name.lower():
+            refuse_read(schema, at, "renamed")
+        columns[at] = replace(columns[at], name=checked(new, "column"))
+    known = [columns[at].name.lower() for at in schema.live()]
+    for new in names.values():
+        if known.count(new.lower()) > 1:
+            raise AlreadyExists(f'column "{schema.title}.{new}" exists')
+    return replace(schema, columns=tuple(columns))
 
 
 def default_changed(schema: TableSchema, action: exp.AlterColumn) -> TableSchema:
@@ -87,7 +101,7 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
         on_update_now=given.on_update_now,
     )
     schema, at = (_with(schema, at, new), at) if is_kept else _moved(schema, at, new)
-    return placed(_named(schema, at, definition.name), at, definition.args.get("position"))
+    return placed(_named(schema, {at: definition.name}), at, definition.args.get("position"))
 
 
 def _computed(column: TableColumn, at: int, type: SqlType) -> TableColumn:
