@@ -7,15 +7,20 @@ was computed from one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from domains.errors import StorageFailure
+from domains.language.ordered import encode_value
 from domains.language.types import Delta, Row
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
-from domains.plan.deltas import at_most
+from domains.operators.ranged import FoundRows, Ranged, RowsInOrder, place_function
+from domains.plan.deltas import at_most, consolidate
 from domains.plan.graph import Columns
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import traits_of
+from domains.store.walking import Bounds, Box, exactly, intervals
 
 
 class SeenByBackfill(Protocol):
@@ -44,6 +49,17 @@ class Peek:
         if index is not None:
             return list(map(index.get, keys))
         return vertex.operator.compute(self, columns, keys)
+
+    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Ranged | None]:
+        if self._seen is None:
+            walked = _walked(vertex, columns, column)
+            if walked is not None:
+                return [WalkedRows(self, vertex, columns, column, key, *walked) for key in keys]
+        index, found = vertex.indexes.get(columns), self.find(vertex, columns, keys)
+        if index is not None and vertex not in self._gated:
+            return [index.ranged(key, column) for key in keys]
+        place = place_function(column, vertex.collations)
+        return [None if rows is None else FoundRows(rows, place) for rows in found]
 
     def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
         """How many rows each key has, but no more than ``most``; of a base table or an index no more are read."""
@@ -130,3 +146,78 @@ class Pull(Peek):
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         self.misses.setdefault((vertex, columns), {}).update(dict.fromkeys(keys))
         return [None] * len(keys)
+
+
+# Ranges of base tables: walked by an index, through what filters and projects on the way down.
+
+FIRST_WALKED = 32
+"""Rows that a walk reads first. It goes on by twice as many, since mostly all of a range is wanted."""
+MOST_WALKED = 2_048
+
+
+def _walked(
+    vertex: Vertex, columns: Columns, column: int
+) -> tuple[list[Vertex], BaseOperator, Columns, Columns] | None:
+    """The vertices between a vertex without state and the base table that its rows come from, the base, the columns
+    there, and its order by them; None where there is none."""
+    between: list[Vertex] = []
+    wanted = (*columns, column)
+    while not vertex.is_base:
+        if vertex.indexes or len(vertex.parents) != 1 or traits_of(vertex.node.operator).own_state:
+            return None
+        between.append(vertex)
+        (parent,) = vertex.parents
+        (wanted,) = traits_of(vertex.node.operator).origins(wanted, [len(parent.node.columns)])
+        if COMPUTED in wanted:
+            return None
+        vertex = parent
+    base = vertex.operator
+    assert isinstance(base, BaseOperator)
+    order = base.order_by(wanted[:-1], wanted[-1])
+    return None if order is None else (between, base, wanted, order)
+
+
+class WalkedRows:
+    """The rows of one key of a base table, each range by a walk of it; all of them at once, when walks have read as
+    many rows as the table has."""
+
+    def __init__(
+        self,
+        peek: Peek,
+        vertex: Vertex,
+        columns: Columns,
+        column: int,
+        key: Row,
+        between: list[Vertex],
+        base: BaseOperator,
+        wanted: Columns,
+        order: Columns,
+    ) -> None:
+        self._asked = (vertex, columns, key)
+        self._column = column
+        self._peek = peek
+        self._between = between
+        self._base = base
+        self._order = order
+        self._last = base.columns[wanted[-1]]
+        stored = [base.columns[at] for at in wanted[:-1]]
+        self._box: Box = {at: exactly(encode_value(value)) for at, value in zip(stored, key, strict=True)}
+        self._read = 0
+        self._whole: RowsInOrder | None = None
+
+    def within(self, bounds: Bounds) -> Iterator[Delta]:
+        if self._whole is None and self._read > self._base.stored.row_count:
+            vertex, columns, key = self._asked
+            rows = self._peek.find(vertex, columns, [key])[0]
+            assert rows is not None, "base tables have no holes"
+            self._whole = RowsInOrder(dict(consolidate(rows)), place_function(self._column, vertex.collations))
+        return self._walk(bounds) if self._whole is None else self._whole.within(bounds)
+
+    def _walk(self, bounds: Bounds) -> Iterator[Delta]:
+        for interval in intervals(self._order, ({**self._box, self._last: bounds},)):
+            for part in self._base.stored.walk(self._order, interval, FIRST_WALKED, MOST_WALKED):
+                self._read += len(part)
+                rows = self._base.cut(part)
+                for vertex in reversed(self._between):
+                    rows = vertex.operator.forward([rows], self._peek)  # type: ignore[arg-type]
+                yield from rows

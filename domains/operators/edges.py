@@ -61,6 +61,14 @@ class BaseOperator(Operator):
         self.keys[columns] = by
         return by
 
+    def order_by(self, columns: Columns, column: int) -> Columns | None:
+        """An order of the table, in stored positions, that begins with these columns and goes on with the last one."""
+        first, last = {self.columns[at] for at in columns}, self.columns[column]
+        for order in self.stored.orders:
+            if len(order) > len(first) and order[len(first)] == last and set(order[: len(first)]) == first:
+                return order
+        return None
+
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         raise AssertionError("a base has no parents")
 

@@ -17,24 +17,35 @@ below has consulted that key. What may still be wrong below are entries computed
 them (rule 5), if it is of the side that they are pulled from: an entry that has no row of that side at the key has
 nothing to join there, whatever comes on the other. So a user's ribbons on stories where nobody replied to him leave
 his notifications alone. A NULL join key equals nothing: it is never consulted and never a hole.
+
+Where a residual compares a column of a side, of the rows of that side at the join key only those in the range are
+looked at (``ranged.py``). Inner joins have such residuals too, and then use that
+
+    ΔL ⋈ R' + L ⋈ ΔR = ΔL ⋈ R' + L' ⋈ ΔR − ΔL ⋈ ΔR.
+
+A range is a part of a key: what holds for the key, of holes and evictions, holds for each of its ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from domains.language.compile import compile_predicate
+from domains.language.compile import compile_filter_batch, compile_predicate
 from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
+from domains.operators.ranged import FoundRows, Ranged, RangeOfSide, place_function
 from domains.plan import graph
-from domains.plan.deltas import Entry, add_row, group_by_key, key_function
+from domains.plan.deltas import Entry, add_row, consolidate, group_by_key, key_function
 from domains.plan.graph import Columns, JoinKind
 from domains.plan.packets import Pattern
-from domains.plan.sides import LEFT, RIGHT, side_columns
+from domains.plan.sides import LEFT, RIGHT, ranges_of, side_columns
 
 Groups = tuple[dict[Row, list[Delta]], dict[Row, list[Delta]]]
 """The changes of both sides by join key."""
+Partners = Collection[Delta] | Ranged
+"""What a side has at a join key: its rows, or, where a match is in a range of them, what answers for ranges."""
+NO_PARTNERS: Partners = ()
 NOTHING: list[Delta] = []
 MATCHED: Row = (1,)
 
@@ -68,8 +79,14 @@ class JoinOperator(Operator):
         self._nulls: Row = (0,) if descriptor.kind is JoinKind.MARK else (None,) * len(right)
         """What follows a left row without a match."""
         self._marks = descriptor.kind is JoinKind.MARK
-        self._matches = compile_predicate(descriptor.residual) if descriptor.residual is not None else None
-        self._counts = descriptor.kind is not JoinKind.INNER and descriptor.residual is None
+        residual = descriptor.residual
+        self._matches = compile_predicate(residual) if residual is not None else None
+        self._keep = compile_filter_batch(residual) if residual is not None else None
+        found = zip(ranges_of(residual, len(left)), (left, right), strict=True)
+        self._ranges = tuple([None if range_ is None else RangeOfSide(range_, columns) for range_, columns in found])
+        self._is_ranged = any(self._ranges)
+        self._collations = collations
+        self._counts = descriptor.kind is not JoinKind.INNER and residual is None
         """A change of the right side asks only how many rows the key has there: a vote for a story of 100,000 votes
         must not read them all."""
         self._places = self._output_places()
@@ -116,8 +133,8 @@ class JoinOperator(Operator):
             if rows is not None:
                 wanted.update((own_key(row), None) for row, _ in rows)
         consulted = [key for key in wanted if None not in key]
-        found = lookups.find(self.vertex.parents[other], self.on[other], consulted) if consulted else ()
-        partners: dict[Row, Found] = dict(zip(consulted, found, strict=True))
+        found = self._sought(lookups, other, consulted) if consulted else ()
+        partners: dict[Row, Partners | None] = dict(zip(consulted, found, strict=True))
         if drive.columns != self.on[side] and self.vertex.parents[side].may_miss:
             own = lookups.find(self.vertex.parents[side], self.on[side], consulted)
             partners.update((key, None) for key, rows in zip(consulted, own, strict=True) if rows is None)
@@ -128,14 +145,15 @@ class JoinOperator(Operator):
             for key, rows in zip(keys, driving, strict=True)
         ]
 
-    def _joined(self, drive: Drive, key: Row, driving: Iterable[Delta], partners: dict[Row, Found]) -> Found:
-        own_key = self._keys[drive.side]
+    def _joined(self, drive: Drive, key: Row, driving: Iterable[Delta], partners: dict[Row, Partners | None]) -> Found:
+        own_key, other = self._keys[drive.side], 1 - drive.side
         output: list[Delta] = []
         for row, weight in driving:
             join_key = own_key(row)
-            rows = () if None in join_key else partners[join_key]
-            if rows is None:
+            partner = NO_PARTNERS if None in join_key else partners[join_key]
+            if partner is None:
                 return None
+            rows = self._within(other, partner, row)
             if drive.side == LEFT:
                 self._extend_left(output, row, weight, rows)
             else:
@@ -168,7 +186,10 @@ class JoinOperator(Operator):
         keys = [key for key in {**groups[LEFT], **groups[RIGHT]} if None not in key]
         output: list[Delta] = []
         if self.kind is JoinKind.INNER:
-            self._inner(output, groups, keys, act)
+            if self._is_ranged:
+                self._inner_ranged(output, groups, keys, act)
+            else:
+                self._inner(output, groups, keys, act)
             return output
         for key, deltas in groups[LEFT].items():
             if None in key:
@@ -183,7 +204,7 @@ class JoinOperator(Operator):
 
     def _inner(self, output: list[Delta], groups: Groups, keys: list[Row], act: Forward) -> None:
         """``ΔL ⋈ R' + L ⋈ ΔR``: nearly every join, 0.6 µs a key that changes on one side."""
-        (left_groups, right_groups), (left, right), matches = groups, self.vertex.parents, self._matches
+        (left_groups, right_groups), (left, right), keep = groups, self.vertex.parents, self._keep
         lefts = self._found(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
         rights = self._found(act, RIGHT, keys if right.may_miss else [key for key in keys if key in left_groups])
         for key in keys:
@@ -196,23 +217,45 @@ class JoinOperator(Operator):
             if right_deltas:
                 before = _before(left_rows, left_deltas)
                 joined += [(left + right, v * w) for left, v in before for right, w in right_deltas]
-            output += joined if matches is None else [delta for delta in joined if matches(delta[0])]
+            output += joined if keep is None else keep(joined)
+
+    def _inner_ranged(self, output: list[Delta], groups: Groups, keys: list[Row], act: Forward) -> None:
+        left_groups, right_groups = groups
+        left, right = self.vertex.parents
+        lefts = self._partners(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
+        rights = self._partners(act, RIGHT, keys if right.may_miss else [key for key in keys if key in left_groups])
+        within, keep = self._within, self._keep
+        for key in keys:
+            left_rows, right_rows = lefts.get(key, NO_PARTNERS), rights.get(key, NO_PARTNERS)
+            left_deltas, right_deltas = left_groups.get(key, NOTHING), right_groups.get(key, NOTHING)
+            if left_rows is None or right_rows is None:
+                self._name_incomplete(act, left_deltas, right_deltas)
+                continue
+            joined = [(row + other, v * w) for row, v in left_deltas for other, w in within(RIGHT, right_rows, row)]
+            joined += [(other + row, v * w) for row, v in right_deltas for other, w in within(LEFT, left_rows, row)]
+            if left_deltas and right_deltas:
+                twice = self._changed(right_deltas)
+                joined += [(row + other, -v * w) for row, v in left_deltas for other, w in within(RIGHT, twice, row)]
+                joined = consolidate(joined)
+            output += joined if keep is None else keep(joined)
 
     def _outer(self, output: list[Delta], groups: Groups, keys: list[Row], act: Forward) -> None:
-        """A left join where all rows of the right side are looked at."""
+        """A left join where rows of the right side are looked at, not only counted."""
         (left_groups, right_groups), left = groups, self.vertex.parents[LEFT]
-        lefts = self._found(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
-        rights = self._found(act, RIGHT, keys)
+        lefts = self._partners(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
+        rights = self._partners(act, RIGHT, keys)
         for key in keys:
-            left_rows, right_rows = lefts.get(key, ()), rights[key]
+            left_rows, right_rows = lefts.get(key, NO_PARTNERS), rights[key]
             left_deltas, right_deltas = left_groups.get(key, NOTHING), right_groups.get(key, NOTHING)
             if left_rows is None or right_rows is None:
                 self._name_incomplete(act, left_deltas, right_deltas)
                 continue
             for row, weight in left_deltas:
-                self._extend_left(output, row, weight, right_rows)
+                self._extend_left(output, row, weight, self._within(RIGHT, right_rows, row))
             if right_deltas:
-                self._right_changed(output, _before(left_rows, left_deltas), right_rows, right_deltas)
+                changes = consolidate(right_deltas)
+                touched = _before(self._touched(left_rows, changes), left_deltas)
+                self._right_changed(output, touched, right_rows, changes)
 
     def _outer_counted(
         self, output: list[Delta], right_groups: dict[Row, list[Delta]], keys: list[Row], act: Forward
@@ -239,6 +282,29 @@ class JoinOperator(Operator):
                 if had != has:
                     self._flipped(output, left, weight if had else -weight)
 
+    def _partners(self, act: Forward, side: int, keys: list[Row]) -> dict[Row, Partners | None]:
+        return dict(zip(keys, self._sought(act, side, keys), strict=True)) if keys else {}
+
+    def _sought(self, lookups: Lookups, side: int, keys: list[Row]) -> Sequence[Partners | None]:
+        """What a side has at join keys, for :meth:`_within`."""
+        parent, range_ = self.vertex.parents[side], self._ranges[side]
+        if range_ is None:
+            return lookups.find(parent, self.on[side], keys)
+        return lookups.ranged(parent, self.on[side], range_.column, keys)
+
+    def _changed(self, rights: list[Delta]) -> Partners:
+        """Changes of the right side, as partners of left rows."""
+        range_, changes = self._ranges[RIGHT], consolidate(rights)
+        return changes if range_ is None else FoundRows(changes, place_function(range_.column, self._collations[RIGHT]))
+
+    def _within(self, side: int, found: Partners, row: Row) -> Iterable[Delta]:
+        """Those rows of a side that may match a row of the other one."""
+        range_ = self._ranges[side]
+        if range_ is None or isinstance(found, Collection):
+            return found  # type: ignore[return-value]
+        bounds = range_.bounds(row)
+        return () if bounds is None else found.within(bounds)
+
     def _found(self, act: Forward, side: int, keys: list[Row]) -> dict[Row, Found]:
         if not keys:
             return {}
@@ -249,20 +315,40 @@ class JoinOperator(Operator):
         for side in sorted(self._driving):
             act.name_rows(self._named(side, (row for row, _ in deltas[side])))
 
+    def _touched(self, lefts: Partners, changes: list[Delta]) -> Iterable[Delta]:
+        """The left rows that may match one of the changed right rows."""
+        if self._ranges[LEFT] is None:
+            return self._within(LEFT, lefts, ())
+        touched: Entry = {}
+        for change, _ in changes:
+            touched.update(consolidate(self._within(LEFT, lefts, change)))
+        return touched.items()
+
     def _right_changed(
-        self, output: list[Delta], lefts: Iterable[Delta], rights: Iterable[Delta], changes: list[Delta]
+        self, output: list[Delta], lefts: Iterable[Delta], rights: Partners, changes: list[Delta]
     ) -> None:
         """``L ⋈ ΔR``, and which rows of L gained their first match or lost their last one."""
         matches = self._matches
-        rights_before = _before(rights, changes)
+        changed = self._changed(changes)
+        came = {row: weight for row, weight in changes if weight > 0}
         for left, weight in lefts:
-            if self._marks:
-                pass  # No row of the right side is shown.
-            elif matches is None:
-                output.extend([(left + right, weight * w) for right, w in changes])
-            else:
-                output.extend([(left + right, weight * w) for right, w in changes if matches(left + right)])
-            had, has = self._any_match(left, rights_before), self._any_match(left, rights)
+            of_left = list(self._within(RIGHT, changed, left))
+            if matches is not None:
+                of_left = [(right, w) for right, w in of_left if matches(left + right)]
+            if not of_left:
+                continue
+            if not self._marks:
+                output.extend([(left + right, weight * w) for right, w in of_left])
+            had, has = any(w < 0 for _, w in of_left), False
+            counted: Entry = {}  # A projection on the way may have made rows equal.
+            for right, w in self._within(RIGHT, rights, left):
+                if matches is None or matches(left + right):
+                    has = True
+                    if not had:
+                        add_row(counted, right, w)
+                        had = counted.get(right, 0) > came.get(right, 0)
+                    if had:
+                        break
             if had != has:
                 self._flipped(output, left, weight if had else -weight)
 

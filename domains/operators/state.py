@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Kind, Row, SqlType, Value
+from domains.operators.ranged import FoundRows, Ranged, RowsInOrder, are_few, place_function
 from domains.plan.deltas import Entry, add_row, consolidate, key_function
 from domains.plan.graph import Columns
 
@@ -66,10 +67,11 @@ _NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME, Kind.NULL)
 class Index(ABC):
     """One index of a node's state. Iteration order of the keys is that of their last use (oldest first)."""
 
-    __slots__ = ("bytes", "columns", "ghosts", "key_of", "partial")
+    __slots__ = ("bytes", "collations", "columns", "ghosts", "key_of", "partial")
 
     def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
         """``collations`` are those of the node's rows."""
+        self.collations = collations
         self.ghosts: dict[Row, None] = {}
         """What was evicted for want of memory last."""
         self.columns = columns
@@ -80,6 +82,11 @@ class Index(ABC):
     @abstractmethod
     def get(self, key: Row) -> Collection[Delta] | None:
         """The rows at ``key``, or None for a hole."""
+
+    def ranged(self, key: Row, column: int) -> Ranged | None:
+        """The rows at ``key`` by a column of theirs, or None for a hole."""
+        rows = self.get(key)
+        return None if rows is None else FoundRows(rows, place_function(column, self.collations))
 
     @abstractmethod
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
@@ -168,15 +175,29 @@ class ShownIndex(EntryIndex[Held]):
 
 
 class RowIndex(EntryIndex[Entry]):
-    """Rows by key."""
+    """Rows by key, those of a key with many also in the order of a column, from when a range of them is asked for."""
 
-    __slots__ = ()
+    __slots__ = ("in_order",)
+
+    def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
+        super().__init__(columns, partial, collations)
+        self.in_order: dict[Row, dict[int, RowsInOrder]] = {}
 
     def get(self, key: Row) -> Collection[Delta] | None:
         entry = self.entries.get(key)
         if entry is None:
             return None if self.partial else ()
         return entry.items()
+
+    def ranged(self, key: Row, column: int) -> Ranged | None:
+        entry = self.entries.get(key)
+        if entry is None or are_few(entry):
+            return super().ranged(key, column)
+        orders = self.in_order.setdefault(key, {})
+        if column not in orders:
+            orders[column] = RowsInOrder(entry, place_function(column, self.collations))
+            self.bytes += orders[column].bytes
+        return orders[column]
 
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
         entry = dict(consolidate(material))
@@ -185,11 +206,16 @@ class RowIndex(EntryIndex[Entry]):
 
     def evict(self, key: Row) -> Collection[Delta]:
         entry = self.entries.pop(key)
+        self._forget_order(key)
         self.bytes -= ENTRY_BYTES + sum(map(row_bytes, entry))
         return entry.items()
 
+    def _forget_order(self, key: Row) -> None:
+        self.bytes -= sum(order.bytes for order in self.in_order.pop(key, {}).values())
+
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
-        return self.entries.get(key, {}) == dict(consolidate(material))
+        in_order = all(order.agrees() for order in self.in_order.get(key, {}).values())
+        return in_order and self.entries.get(key, {}) == dict(consolidate(material))
 
     def adopt(self, other: Index) -> None:
         self.apply([delta for key in other.keys() for delta in other.get(key) or ()])  # noqa: SIM118
@@ -197,7 +223,7 @@ class RowIndex(EntryIndex[Entry]):
     def apply(self, deltas: Iterable[Delta]) -> list[Delta]:
         """Apply the deltas whose key is filled and answer those; the others meet holes."""
         held: list[Delta] = []
-        entries, key_of, partial = self.entries, self.key_of, self.partial
+        entries, key_of, partial, in_order = self.entries, self.key_of, self.partial, self.in_order
         for delta in deltas:
             row, weight = delta
             key = key_of(row)
@@ -209,9 +235,13 @@ class RowIndex(EntryIndex[Entry]):
                 self.bytes += ENTRY_BYTES
             before = len(entry)
             add_row(entry, row, weight)
-            self.bytes += (len(entry) - before) * row_bytes(row)
+            grown = len(entry) - before
+            self.bytes += grown * row_bytes(row)
+            if in_order and grown and key in in_order:
+                self.bytes += sum([order.move(row, came=grown > 0) for order in in_order[key].values()])
             if not entry and not partial:
                 del entries[key]
+                self._forget_order(key)
                 self.bytes -= ENTRY_BYTES
             held.append(delta)
         return held

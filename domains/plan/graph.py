@@ -13,7 +13,7 @@ Unnest(d; t)          each row of X followed by each row that JSON_TABLE t makes
 Unnest(outer; p)      … that meets p; and each row of X without one, followed by NULLs
 Union()               X₁ ∪ X₂ ∪ …, a bag (UNION ALL)
 Join(inner)           L ⋈ R on left_on = right_on; output is the left row followed by the right row
-Join(left)            … and each left row without a match, followed by NULLs; ``residual`` is part of the match
+Join(left)            … and each left row without a match, followed by NULLs
 Join(mark)            L ⊳ R: each left row once, followed by 1 where it has a match and 0 where it has none
 Aggregate(g; f…)      γ_{g; f}(X); output is the group columns followed by one column a function
 Aggregate(all; -)     DISTINCT
@@ -113,14 +113,14 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """``left_on[i] = right_on[i]`` for all i; both empty for a cross join. NULL equals nothing."""
+    """``left_on[i] = right_on[i]`` for all i; both empty for a join without =. NULL equals nothing."""
 
     kind: JoinKind
     left_on: Columns
     right_on: Columns
     residual: Expression | None = None
-    """Left and mark joins only: a further condition of the match, over left row ++ right row. (An inner join's residual
-    is a Filter above it.)"""
+    """A further condition of the match, over left row ++ right row. (Of an inner join only what compares a column of a
+    side; other conditions are a Filter above it.)"""
 
 
 class AggregateFunction(StrEnum):

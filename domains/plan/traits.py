@@ -106,6 +106,8 @@ class Traits(ABC):
     """A change of a group makes a text of all its elements anew."""
     demands: Expression | None = None
     """What decides alone which of its parent's rows pass, as they are."""
+    residual: Expression | None = None
+    """The condition of a match of rows, beyond equal columns."""
     cut: TopK | None = None
     """Only the first of each group's rows pass, as they are."""
 
@@ -323,7 +325,7 @@ class _Join(Traits):
     merging = None
 
     def __init__(self, operator: Join) -> None:
-        self._join = operator
+        self._join, self.residual = operator, operator.residual
         self._on = (operator.left_on, operator.right_on)
 
     @property
@@ -338,7 +340,7 @@ class _Join(Traits):
         return tuple(side_columns(self._join.kind, self._on, widths[LEFT], columns, side) for side in (LEFT, RIGHT))
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
-        residual, width = self._join.residual, widths[LEFT]
+        residual, width = self.residual, widths[LEFT]
         if self._join.kind is JoinKind.MARK:
             wanted = {c for c in wanted if c < width}
         both = wanted | (fields_of(residual) if residual is not None else set())

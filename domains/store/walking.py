@@ -137,15 +137,22 @@ def _compared(function: str, one: Expression, other: Expression, columns: Sequen
     if made.value is None or (function == "eq" and not made.exact):
         return ()  # It is true for no row.
     encoded = encode_value(made.value if type.collation is None else key_of(made.value, type.collation))
-    # What is given lies between the value and the next one where it is not exactly that value.
-    bounds: dict[str, Bounds] = {
-        "eq": exactly(encoded),
-        "lt": (None, (encoded, not made.exact)),
-        "le": (None, (encoded, True)),
-        "gt": ((encoded, False), None),
-        "ge": ((encoded, made.exact), None),
-    }
-    return ({one.position: bounds[function]},)
+    return ({one.position: bounded(function, encoded, made.exact)},)
+
+
+def bounded(function: str, encoded: bytes, exact: bool = True) -> Bounds:
+    """The values that ``function`` finds true beside a given one: it is the encoded one, or lies between that and the
+    next one where it is not exactly that value."""
+    match function:
+        case "eq":
+            return exactly(encoded)
+        case "lt":
+            return None, (encoded, not exact)
+        case "le":
+            return None, (encoded, True)
+        case "gt":
+            return (encoded, False), None
+    return (encoded, exact), None
 
 
 def is_ordered(type: SqlType) -> bool:

@@ -261,9 +261,9 @@ class Extension:
             known = columns in drives or columns in node.indexes
             if not known or node.materialization is Kept.NONE:
                 fresh[columns] = None
-        if not fresh:
+        if not fresh and not need.ranges:
             return
-        asked = Need(fresh, stateful=False)
+        asked = Need(fresh, ranges=need.ranges)
         indexes = node.indexes
         if is_base(node.operator) or node.materialization is not Kept.NONE:
             indexes = tuple(dict.fromkeys((*indexes, *indexes_of(node, asked, node.materialization))))

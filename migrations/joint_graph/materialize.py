@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
-from domains.plan.sides import COMPUTED
+from domains.plan.sides import COMPUTED, LEFT, ranges_of
 from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
@@ -35,6 +35,8 @@ class Need:
     lookups: dict[Columns, None] = field(default_factory=dict)
     stateful: bool = False
     """A join consults it: it has to be state, or filters, projections and unions over state."""
+    ranges: dict[int, None] = field(default_factory=dict)
+    """Columns in whose order a base table is walked by a join without ``=``."""
     complete: str = ""
     """The reason why everything must come through; empty if it need not."""
 
@@ -77,9 +79,12 @@ class Needs:
                 self[parent].complete = self[parent].complete or inherited
         self.pass_on(node, need, need.lookups, node_of)
         if traits.matching is not None:
-            for parent, on in zip(node.parents, traits.matching.on, strict=True):
+            ranges = ranges_of(traits.residual, len(node_of(node.parents[LEFT]).columns))
+            for parent, on, range_ in zip(node.parents, traits.matching.on, ranges, strict=True):
                 self[parent].lookups[on] = None
                 self[parent].stateful = True
+                if range_ is not None and not on:
+                    self[parent].ranges[range_.column] = None
         elif need.stateful and not traits.own_state and not holds_for_join(node, node_of):
             for parent in node.parents:
                 self[parent].stateful = True
@@ -93,6 +98,10 @@ class Needs:
         for columns in lookups:
             for step in route(node, columns, node_of) or ():
                 self[node.parents[step.parent]].lookups[step.columns] = None
+        if len(node.parents) == 1 and not traits_of(node.operator).own_state:
+            for column in need.ranges:
+                for step in route(node, (column,), node_of) or ():
+                    self[node.parents[0]].ranges[step.columns[0]] = None
 
 
 def holds_for_join(node: Node, node_of: NodeOf) -> bool:
@@ -136,7 +145,8 @@ def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
     """The indexes of a node's state (of a base: what it must be looked up by)."""
     if is_base(node.operator):
         key = set(node.operator.primary_key)
-        return tuple(columns for columns in need.lookups if columns and not (key and key <= set(columns)))
+        wanted = dict.fromkeys([*need.lookups, *((column,) for column in need.ranges)])
+        return tuple(columns for columns in wanted if columns and not (key and key <= set(columns)))
     if kept is Kept.NONE:
         return ()
     if is_reader(node.operator):

@@ -21,7 +21,7 @@ from domains.language.functions import call
 from domains.language.functions.comparands import keys
 from domains.plan.estimates import Statistics
 from domains.plan.graph import JoinKind
-from domains.plan.sides import RIGHT
+from domains.plan.sides import RIGHT, ranges_of
 from domains.plan.traits import traits_of
 from migrations.query.expressions.terms import conjunction, equality, moved, positions
 from migrations.query.plan import (
@@ -222,12 +222,15 @@ def meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arran
             else:
                 links.append(link)
     left, right, left_on, right_on = _keyed(left, right, links)
-    if left_on:
-        plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on)
+    met = Arranged(left.plan, left.layout + right.layout)
+    wanted = list(map(met.put, others))
+    ranged = [each for each in wanted if any(ranges_of(each, left.plan.width))]
+    if left_on or ranged:
+        rest = conjunction(ranged) if ranged else None
+        plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on, rest)
     else:
         plan = crossed(left.plan, right.plan)
-    met = Arranged(plan, left.layout + right.layout)
-    return Arranged(filtered(plan, [met.put(other) for other in others]), met.layout)
+    return Arranged(filtered(plan, [each for each in wanted if each not in ranged]), met.layout)
 
 
 def _meets_again(link: tuple[Expression, Expression], links: Sequence[tuple[Expression, Expression]]) -> bool:

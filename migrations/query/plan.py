@@ -205,7 +205,7 @@ def _as_join_column(plan: RelationalPlan, predicate: Expression) -> RelationalPl
         if any(pair[0] == a or pair[1] == b for a, b in pairs):
             return None  # An index has no column twice.
         pairs.append(pair)
-    return joined(JoinKind.INNER, left, right, [a for a, _ in pairs], [b for _, b in pairs])
+    return joined(JoinKind.INNER, left, right, [a for a, _ in pairs], [b for _, b in pairs], plan.operator.residual)
 
 
 def _over(plan: RelationalPlan, parent: RelationalPlan) -> RelationalPlan:

@@ -246,7 +246,7 @@ class Queries:
         )
 
     def _join_condition(self, sources: Sequence[Source], new: Source) -> Term:
-        """One or two equalities between columns of one kind, now and then something more."""
+        """One or two equalities between columns of one kind, now and then a range or something more."""
         random = self.random
         left = [term for source in sources for term in source.columns()]
         pairs = [(a, b) for a in left for b in new.columns() if a.type.kind == b.type.kind and a.type.kind != Kind.DBL]
@@ -258,6 +258,9 @@ class Queries:
             for one, two in random.sample(pairs, min(len(pairs), random.choices((1, 2), (5, 1))[0])):
                 parts.append(same(INT, "({0} = {1})", *((one, two) if random.random() < 0.7 else (two, one))))
         expressions = Expressions(random, [*left, *new.columns()])
+        if pairs and random.random() < 0.15:  # In the place of the equalities, or beside them.
+            ranges = [expressions.comparison(*random.choice(pairs), random.choice(("<", "<=", ">", ">=")))]
+            parts = [*parts, *ranges] if random.random() < 0.5 else ranges
         if not parts or random.random() < 0.15:
             parts.append(expressions.boolean(1))
         condition = both(parts)

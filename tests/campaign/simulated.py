@@ -15,6 +15,7 @@ from typing import Any
 
 from domains.language.collating.collation import key_of
 from domains.language.types import Row, collations_of
+from domains.operators import ranged
 from domains.plan.deltas import key_function
 from domains.plan.graph import DomainIndex, Node, ParameterKind, Reader
 from domains.plan.packets import EvictKeys, EvictMemory, Read
@@ -30,6 +31,8 @@ from tests.migrations.evaluate import in_ranges, is_within, sorted_rows
 from tests.shard_of_key import shard_of_key
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
+
+ranged.FEW_ROWS = 2  # Tables have few rows: joins are to find ranges of them in order all the same.
 
 PACKETS_AT_MOST = 100_000
 """For one read: more, and an upquery goes round in circles."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from domains.engine.domain import Step
 from domains.language.types import BIGINT, DOUBLE, Delta, Row, decimal_type
+from domains.operators import ranged
 from domains.plan.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
 from domains.plan.packets import Publish
 from tests.domains.graphs import Flow, aggregate, call, column, constant, count
@@ -47,6 +48,7 @@ CALLS: tuple[AggregateCall, ...] = (
     aggregate("bit_xor", 1),
 )
 SMALLER = call("lt", column(1), column(4))
+BETWEEN = call("and", SMALLER, call("le", column(4), call("add", column(0), constant(1), type=BIGINT)))
 PLUS_ONE = call("add", column(1), constant(1), type=BIGINT)
 
 OPERATORS: dict[str, Build] = {
@@ -60,6 +62,17 @@ OPERATORS: dict[str, Build] = {
     "left join with a residual": lambda f, a, b: f.join(a, b, (2, 2), kind=JoinKind.LEFT, residual=SMALLER),
     "mark join": lambda f, a, b: f.join(a, b, (1, 2), kind=JoinKind.MARK),
     "mark join with a residual": lambda f, a, b: f.join(a, b, (2, 2), kind=JoinKind.MARK, residual=SMALLER),
+    "join by a range": lambda f, a, b: f.join(a, b, residual=SMALLER),
+    "join by a range of each key": lambda f, a, b: f.join(a, b, (0, 0), residual=SMALLER),
+    "join by a range of what is projected": lambda f, a, b: f.join(
+        f.filter(a, call("ge", column(2), constant(1))), f.project(b, 1, 1, PLUS_ONE), residual=BETWEEN
+    ),
+    "left join by a range": lambda f, a, b: f.join(a, b, kind=JoinKind.LEFT, residual=BETWEEN),
+    "mark join by a range": lambda f, a, b: f.join(
+        f.union(a, b), f.project(b, 0, 1), kind=JoinKind.MARK, residual=SMALLER
+    ),
+    "self-join by a range": lambda f, a, b: f.join(a, a, residual=SMALLER),
+    "join of a join by a range": lambda f, a, b: f.join(f.left_join(a, b, (1, 1)), b, (0, 0), residual=BETWEEN),
     "self-join": lambda f, a, b: f.left_join(a, a, (1, 2)),
     "join of a join": lambda f, a, b: f.join(f.left_join(a, b, (1, 1)), b, (2, 0)),
     "aggregate": lambda f, a, b: f.group(a, (0,), *CALLS),
@@ -70,6 +83,11 @@ OPERATORS: dict[str, Build] = {
     "top": lambda f, a, b: f.top(a, (0,), 1, 2),
     "top after an offset": lambda f, a, b: f.top(f.union(a, b), (0, 2), 1, 1, offset=1, down=False),
 }
+
+
+@pytest.fixture(autouse=True, params=[0, ranged.FEW_ROWS], ids=["in order", "as they are"])
+def _few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranged, "FEW_ROWS", request.param)
 
 
 def flow_of(name: str) -> Flow:
@@ -219,7 +237,14 @@ def test_what_cancels_within_a_step_says_nothing(
         linked.compare()
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+WITHOUT_KEY = {
+    *("join by a range", "join by a range of what is projected", "left join by a range", "mark join by a range"),
+    "self-join by a range",
+}
+"""Joins whose sides are looked up whole, so that nothing of these goes."""
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - WITHOUT_KEY))
 @EXAMPLES
 @given(st.lists(BATCH, max_size=4))
 def test_bytes_do_not_drift(name: str, batches: list[list[tuple[str, Row, int]]]) -> None:

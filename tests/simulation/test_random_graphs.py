@@ -14,8 +14,12 @@ import pytest
 from domains.engine.domain import Domain, Step
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Delta, Row
+from domains.operators import ranged
+from domains.operators.join import JoinOperator
+from domains.operators.ranged import RowsInOrder
 from domains.plan.graph import Columns
 from domains.plan.packets import Failed, Packet, Read, Reply, Upquery, Write
+from domains.store.walking import bounded
 from tests.failing_store import FailingTable
 from tests.simulation.random_graphs import run
 
@@ -84,10 +88,30 @@ def _left_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Domain, "_fail", silent)
 
 
-@pytest.mark.parametrize("mistake", [_answered_as_refused, _taken_for_empty, _left_unanswered])
-def test_mistakes_with_stores_that_fail_are_found(
-    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
-) -> None:
+def _not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that comes after the rows of its key were put in order."""
+    move = RowsInOrder.move
+    monkeypatch.setattr(RowsInOrder, "move", lambda self, row, *, came: 0 if came else move(self, row, came=came))
+
+
+def _ends_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ranges: ``<=`` is taken for ``<``."""
+    monkeypatch.setattr(ranged, "bounded", lambda function, *given: bounded(function.replace("e", "t"), *given))
+
+
+def _joined_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of both sides that come in one step."""
+    monkeypatch.setattr(JoinOperator, "_changed", lambda *_: [])
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        *(_answered_as_refused, _taken_for_empty, _left_unanswered),
+        *(_not_put_in_order, _ends_are_left_out, _joined_twice),
+    ],
+)
+def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]) -> None:
     mistake(monkeypatch)
     found = 0
     for seed in range(FIRST, FIRST + 300):
