@@ -122,14 +122,14 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7950),
-    "api": (37, 6270),
+    "api": (37, 6370),
     "controller": (87, 17420),
     "worker": (88, 17750),
     "migrations": (144, 29120),
     "domains": (103, 20200),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (75, 13350),
+    "loadgen": (75, 13390),
     "clients": (10, 2200),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

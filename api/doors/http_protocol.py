@@ -21,10 +21,11 @@ import re
 from asyncio import Task
 from collections import deque
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.doors.web_socket import WebSocketDoor
-from api.limits import HEADER_OVERHEAD, LASTS, Admission, Limits
+from api.limits import HEADER_OVERHEAD, LASTS, STRAIGHT, Admission, Limits
 from api.statuses import CERTIFICATE, error_body, status_of
 from controller.access.authentication import PeerCertificate
 from domains.errors import BadRequest, HeadraceError
@@ -48,6 +49,22 @@ READ_MIN = 65_536
 
 class RequestRefused(Exception):
     """Raised within the parser, to end it."""
+
+
+class ChunkedWay:
+    """See :class:`api.limits.StraightWay`, which it implements."""
+
+    __slots__ = ("_flow", "_transport")
+
+    def __init__(self, flow: FlowControl, transport: asyncio.Transport) -> None:
+        self._flow = flow
+        self._transport = transport
+
+    def takes(self) -> bool:
+        return not (self._flow.write_paused or self._transport.is_closing())
+
+    def put(self, piece: bytes) -> None:
+        self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -137,6 +154,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._inside = self._in_head = True
         self._head = 0
         super().on_message_begin()
+        self.scope[STRAIGHT] = self._straight  # type: ignore[literal-required]
         if self.certificate is not None:
             self.scope[CERTIFICATE] = self.certificate  # type: ignore[literal-required]
 
@@ -258,6 +276,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: object) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
+        self._straight = ChunkedWay(self.flow, self.transport)
         self._address = self.client[0] if self.client else ""
         self._expect_more()
         error = self._admission.enter(self._address)

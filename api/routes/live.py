@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from api.dependencies import FOR_ACCOUNTS, TAKES_TOKEN, Asking, Serving, documented, json_body, needs
 from api.encoding import sql_value
 from api.endpoints import token_of
-from api.limits import HEAD, LASTS
+from api.limits import HEAD, LASTS, STRAIGHT
 from api.lookups.lookups import parse_query
 from api.routes.live_events import EVENTS, LiveStream, cursor, messages_of, snapshot_of
 from api.schemas import LiveRequest, LiveSubscription
@@ -178,8 +178,9 @@ async def _answer(own: Subscription, whole: bool, waits: bool) -> Response:
                     while own.offset == topic.offset and not own.ended and not own.connection.gone:
                         await own.connection.wait()
             except TimeoutError:
-                return Response(status_code=204, headers=_positions(topic))
-        body = b"[" + messages_of(own.net(), own) + b"]"
+                if own.offset == topic.offset:  # Else something has come with the last moment.
+                    return Response(status_code=204, headers=_positions(topic))
+        body = messages_of(own.net(), own.name)
     return Response(body, media_type="application/json", headers=_positions(topic))
 
 
@@ -219,7 +220,7 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if HEAD not in scope:
-                await stream.run(write)
+                await stream.run(write, scope.get(STRAIGHT))
             await send({"type": "http.response.body", "body": b""})
         finally:
             listening.cancel()

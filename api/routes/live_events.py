@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic, time
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from headrace_client import tokens
 
 from api.doors.web_socket import text_frame
 from api.encoding import serialize
+from api.limits import StraightWay
 from controller.live.live_views import QUIET_SECONDS, LiveConnection, LiveViews, Subscription, caught_up
 from controller.live.steps import TopicStep, Vector, clock_of
 from controller.live.topics import Topic
@@ -39,7 +40,7 @@ class LiveForm(Protocol):
 
     def data(self, messages: bytes) -> bytes: ...
 
-    def control(self, shown: Mapping[str, Any]) -> bytes: ...
+    def control(self, offset: str, shown: bytes) -> bytes: ...
 
 
 class EventForm:
@@ -50,8 +51,8 @@ class EventForm:
     def data(self, messages: bytes) -> bytes:
         return b"event: data\ndata: " + messages + b"\n\n"
 
-    def control(self, shown: Mapping[str, Any]) -> bytes:
-        return b"id: %b\nevent: control\ndata: %b\n\n" % (shown["streamNextOffset"].encode(), serialize(shown))
+    def control(self, offset: str, shown: bytes) -> bytes:
+        return b"id: %b\nevent: control\ndata: %b\n\n" % (offset.encode(), shown)
 
 
 class TextForm:
@@ -62,8 +63,8 @@ class TextForm:
     def data(self, messages: bytes) -> bytes:
         return text_frame(messages)
 
-    def control(self, shown: Mapping[str, Any]) -> bytes:
-        return text_frame(serialize(shown))
+    def control(self, offset: str, shown: bytes) -> bytes:
+        return text_frame(shown)
 
 
 EVENTS, TEXTS = EventForm(), TextForm()
@@ -81,10 +82,20 @@ class LiveStream:
         """Of no subscription."""
         self._form = form
         self._several = several
+        self._cursor = ""
+        self._straight: StraightWay | None = None
+        self._failed: Exception | None = None
 
-    async def run(self, write: Callable[[bytes], Awaitable[None]], idle: float | None = None) -> None:
+    async def run(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        straight: StraightWay | None,
+        idle: float | None = None,
+    ) -> None:
         """Until the client has gone, or nothing is watched: for so many seconds, where ``idle`` is given."""
         connection = self.connection
+        if straight is not None:
+            self._straight, connection.deliver = straight, self._deliver
         # At the least something, so that the client hears at once that it is heard.
         pieces = [] if self.fresh else [self._form.quiet]
         while not connection.gone:
@@ -105,16 +116,34 @@ class LiveStream:
                     await connection.wait()
             except TimeoutError:
                 return
+            if self._failed is not None:
+                raise self._failed
+
+    def _deliver(self) -> bool:
+        """Write what is new while :meth:`run` waits for it, which costs no task its turn. False: it is for ``run``."""
+        connection, straight = self.connection, self._straight
+        if self.fresh or self.said or not connection.pending or connection.gone:
+            return False
+        if straight is None or not straight.takes():
+            return False
+        try:
+            straight.put(b"".join(self._new()))
+        except Exception as error:  # What it was to say is lost, so the stream ends; the loop has others to serve.
+            self._failed = error
+            return False
+        connection.sent = monotonic()
+        return bool(connection.subscriptions)
 
     def _new(self) -> list[bytes]:
         connection = self.connection
+        self._cursor = cursor()
         pieces, self.said = self.said, []
         while self.fresh:
             pieces.append(self._begun(self.fresh.popleft()))
         while connection.pending:
             own = next(iter(connection.pending))
             del connection.pending[own]
-            pieces += self._steps(own)
+            pieces.append(self._steps(own))
             if own.ended:
                 connection.subscriptions.pop(own, None)
                 self.live.drop(own)
@@ -127,75 +156,96 @@ class LiveStream:
             own.connection.pending.pop(own, None)
         return self._form.data(snapshot_of(own.topic, own.name)) + self._now(own)
 
-    def _steps(self, own: Subscription) -> list[bytes]:
+    def _steps(self, own: Subscription) -> bytes:
         """What is new: an event of each step, and then where it is."""
         topic = own.topic
         if own.ended:
-            return [self._now(own, own.ended)]
-        steps = own.take()
-        if len(steps) == 1 and steps[0].offset == topic.offset and own.reopened == topic.migrations:
-            # What nearly all events are. All who call it as the view is called are sent the same: it is written once.
-            if own.name != topic.view:
-                return [self._data(own, steps[0]), self._now(own)]
-            key = self._form, self._several, cursor()
-            if key not in topic.written:
-                topic.written[key] = self._data(own, steps[0]) + self._now(own)
-            return [topic.written[key]]
+            return self._now(own, own.ended)
+        behind = topic.now.number - own.step.number
+        if behind > 1 or own.reopened != topic.migrations:
+            return self._several_steps(own)
+        # What nearly all events are. All who call it as the view is called are sent the same: it is written once.
+        own.step, own.offset = topic.now, topic.offset
+        shares = own.name == topic.view and not own.is_new
+        key = self._form, self._several, behind, self._cursor
+        found = topic.written.get(key) if shares else None
+        if found is None:
+            found = self._data(own, topic.now) + self._now(own) if behind else self._now(own)
+            if shares:
+                topic.written[key] = found
+        return found
+
+    def _several_steps(self, own: Subscription) -> bytes:
+        topic = own.topic
         pieces = []
-        for step in steps:
+        for step in own.take():
             pieces.append(self._data(own, step))
             if step is not topic.now:
-                pieces.append(self._control(own, step.offset, tokens.encode(clock_of(step.vector)), step.vector))
-        return [*pieces, self._now(own)]
+                place = _place(topic, step.offset, tokens.encode(clock_of(step.vector)), step.vector, False)
+                pieces.append(self._control(own, step.offset, place))
+        return b"".join([*pieces, self._now(own)])
 
     def _data(self, own: Subscription, step: TopicStep) -> bytes:
-        return self._form.data(b"[" + messages_of(step, own) + b"]")
+        return self._form.data(messages_of(step, own.name))
 
     def _now(self, own: Subscription, ended: str = "") -> bytes:
-        return self._control(own, own.topic.offset, own.topic.token, own.topic.vector, ended)
+        """That it has ended is said once, and last: a snapshot may come before it."""
+        topic, key = own.topic, self._cursor
+        place = topic.written.get(key) if not ended else None
+        if place is None:
+            place = _place(topic, topic.offset, topic.token, topic.vector, not ended)
+            if not ended:
+                topic.written[key] = place
+        return self._control(own, topic.offset, place, ended)
 
-    def _control(self, own: Subscription, offset: str, token: str, vector: Vector, ended: str = "") -> bytes:
-        """Where a subscription is. That it has ended is said once, and last: a snapshot may come before it."""
+    def _control(self, own: Subscription, offset: str, place: bytes, ended: str = "") -> bytes:
+        """Where a subscription is, with what is its own."""
         topic = own.topic
-        shown: dict[str, Any] = {
-            "streamNextOffset": offset,
-            "streamCursor": cursor(),
-            "upToDate": offset == topic.offset and not ended,
-            "token": token,
-        }
-        if parts := topic.parts_at(vector):
-            shown["parts"] = [
-                {"keys": [list(map(json_value, key)) for key in keys], "token": tokens.encode(clock)}
-                for keys, clock in parts
-            ]
         if self._several:
-            shown["subscription"] = own.name
+            place += b',"subscription":' + serialize(own.name)
+            if own.is_new and topic.lookup.types:
+                place += b',"types":"%b"' % topic.lookup.types
+        own.is_new = False
         if ended:
-            shown["ended"] = ended
+            place += b',"ended":' + serialize(ended)
         if own.reopened != topic.migrations:
             own.reopened = topic.migrations
-            shown["migrated"] = True
-        return self._form.control(shown)
+            place += b',"migrated":true'
+        return self._form.control(offset, place + b"}")
+
+
+def _place(topic: Topic, offset: str, token: str, vector: Vector, is_now: bool) -> bytes:
+    """Where an answer is, for all who follow it: a ``control`` but for its end."""
+    shown: dict[str, Any] = {
+        "streamNextOffset": offset,
+        "streamCursor": cursor(),
+        "upToDate": is_now,
+        "token": token,
+    }
+    if parts := topic.parts_at(vector):
+        shown["parts"] = [
+            {"keys": [list(map(json_value, key)) for key in keys], "token": tokens.encode(clock)}
+            for keys, clock in parts
+        ]
+    return serialize(shown)[:-1]
 
 
 def cursor() -> str:
     return str(int(time() // CURSOR_SECONDS))
 
 
-def messages_of(step: TopicStep, own: Subscription) -> bytes:
-    """A step's messages, without the brackets. They are kept for those who call it as the view is called: a name of
-    its own is one subscription's, and its bytes would stay here for each step."""
-    if own.name != own.topic.view:
-        return b",".join(_named(step.messages, own.name))
-    if step.written is None:
-        step.written = b",".join(_named(step.messages, own.name))
-    return step.written
+def messages_of(step: TopicStep, name: str) -> bytes:
+    """A step's messages, as those of a subscription of this name."""
+    return _listed(step.messages, name)
 
 
 def snapshot_of(topic: Topic, name: str) -> bytes:
-    return b"[" + b",".join([SNAPSHOT_START, *_named(caught_up(topic), name), SNAPSHOT_END]) + b"]"
+    rows = _listed(caught_up(topic), name)
+    return b",".join([b"[" + SNAPSHOT_START, *([rows[1:-1]] if len(rows) > 2 else []), SNAPSHOT_END + b"]"])
 
 
-def _named(messages: Iterable[bytes], name: str) -> list[bytes]:
+def _listed(messages: Sequence[bytes], name: str) -> bytes:
+    if not messages:
+        return b"[]"
     begin = b'{"type":' + serialize(name) + b","
-    return [begin + message + b"}" for message in messages]
+    return b"[" + begin + (b"}," + begin).join(messages) + b"}]"

@@ -24,6 +24,7 @@ from api.dependencies import FOR_ALL, session_of
 from api.doors.web_socket import FRAMES, text_frame
 from api.encoding import parse
 from api.endpoints import Endpoints
+from api.limits import STRAIGHT
 from api.routes.live import subscribe
 from api.routes.live_events import TEXTS, LiveStream
 from api.schemas import Json, LiveSubscription, checked
@@ -47,6 +48,7 @@ class SocketMessage(BaseModel):
     unsubscribe: list[str] = Field(default_factory=list, description="Names of subscriptions")
     subscribe: list[LiveSubscription] = Field(default_factory=list)
     token: str | None = Field(default=None, description="Of a write that what is subscribed to here is to reflect")
+    reached: str | None = Field(default=None, description="Of a write that is to be told of all that is followed")
 
 
 @router.websocket("/v1/live", dependencies=FOR_ALL)
@@ -76,7 +78,7 @@ class LiveSocket:
             await socket._send({"type": FRAMES, "bytes": frames})  # Starlette's own ``send`` knows no frames.
 
         try:
-            await stream.run(write, self._endpoints.admission.limits.idle_timeout)
+            await stream.run(write, socket.scope.get(STRAIGHT), self._endpoints.admission.limits.idle_timeout)
             if not stream.connection.gone:
                 await socket.close(AGAIN, "nothing is watched")
         finally:
@@ -111,6 +113,9 @@ class LiveSocket:
                 own.end("unsubscribed")
         for asked in said.subscribe:
             await self._subscribe(asked, token)
+        if said.reached is not None:
+            followed = [own.topic for own in self._stream.connection.subscriptions]
+            await self._stream.live.reach(followed, tokens.decode(said.reached))
 
     async def _subscribe(self, asked: LiveSubscription, token: Any) -> None:
         before = self._named.get(asked.called)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from controller.lookups.view_lookup import ViewLookup
 from controller.statements.listing import unique_of
 from domains.errors import HeadraceError, LimitExceeded, NotFound, Unavailable, Unsupported
 from domains.plan.packets import Clock
-from migrations.access.rights import Privilege, Right
+from migrations.access.rights import Right
 from migrations.flow.plan import State
 from worker.dataflow.batch import Ended
 from worker.reader_map import BoundLookup
@@ -89,31 +89,53 @@ class LiveConnection:
     def __init__(self) -> None:
         self.subscriptions: dict[Subscription, None] = {}
         self.pending: dict[Subscription, None] = {}
-        self._woken = asyncio.Event()
+        self.deliver: Callable[[], bool] | None = None
+        """Sends what is pending at once, if it can; else who waits does."""
+        self._due = False
+        """It is woken once for all that a turn of the loop brings."""
+        self._woken = False
+        self._waiter: asyncio.Future[None] | None = None
         self.gone = False
         """Whether the client has closed it."""
         self.sent = monotonic()
         """When something was sent last."""
 
     def wake(self) -> None:
-        self._woken.set()
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        waiter = self._waiter
+        if waiter is None:
+            self._woken = True
+        elif not waiter.done() and not (self.deliver is not None and self.deliver()):
+            waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Until there may be something to send."""
-        await self._woken.wait()
-        self._woken.clear()
+        """Until there may be something to send, which ``deliver`` could not."""
+        if not self._woken:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._woken = False
 
 
 class Subscription:
     """A place among a topic's steps."""
 
-    __slots__ = ("caller", "claims", "connection", "ended", "name", "needed", "offset", "reopened", "step", "topic")
+    __slots__ = (
+        *("caller", "claims", "connection", "ended", "is_new", "name", "needed", "offset", "reopened", "step", "topic"),
+    )
 
     def __init__(
         self, topic: Topic, connection: LiveConnection, name: str, caller: Caller, step: TopicStep, offset: str
     ):
         self.topic = topic
-        self.needed: frozenset[Right] = frozenset((Right(Privilege.SELECT, topic.view.lower()),))
+        self.needed = topic.needed
         """What who asks may, at every moment."""
         self.connection = connection
         self.name = name
@@ -126,6 +148,8 @@ class Subscription:
         self.ended = ""
         """Why it is over."""
         self.reopened = topic.migrations
+        self.is_new = True
+        """It was told nothing yet."""
 
     def wake(self) -> None:
         self.connection.pending[self] = None
@@ -216,16 +240,29 @@ class LiveViews:
         topic.unused_since = monotonic()
         self._tick_on()
         await topic.until(lambda: bool(topic.steps), deadline, "could not be filled")
-        if token is not None and not topic.reflects(token):
-            await lookup.fill([bound], token, deadline)
-            self._port.hosts.catch_up()
-            topic.progress()
-            topic.hurried += 1  # Where the rows did not change, somebody has to look whether the clock has.
-            try:
-                await topic.until(lambda: topic.reflects(token), deadline, "did not reach the token")
-            finally:
-                topic.hurried -= 1
+        if token is not None:
+            await self._reach(topic, token, deadline)
         return topic
+
+    async def reach(self, topics: Iterable[Topic], token: Clock) -> None:
+        """Until answers reflect a write, of which who follows them is told, also where it changed nothing there.
+
+        :raises Unavailable: it takes too long."""
+        deadline = asyncio.get_running_loop().time() + self._port.read_timeout
+        for topic in dict.fromkeys(topics):
+            await self._reach(topic, token, deadline)
+
+    async def _reach(self, topic: Topic, token: Clock, deadline: float) -> None:
+        if topic.reflects(token):
+            return
+        await topic.lookup.fill([topic.bound], token, deadline)
+        self._port.hosts.catch_up()
+        topic.progress()
+        topic.hurried += 1  # Where the rows did not change, somebody has to look whether the clock has.
+        try:
+            await topic.until(lambda: topic.reflects(token), deadline, "did not reach the token")
+        finally:
+            topic.hurried -= 1
 
     async def select(
         self, sql: str, params: Sequence[Any], caller: Caller, token: Clock | None

@@ -14,9 +14,13 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from json.encoder import encode_basestring
 from typing import Any
 
 from domains.plan.packets import Clock
+
+_scan = json.JSONDecoder().raw_decode
+"""What ``json.loads`` does in a third of its time, of what is known to be JSON. A number of any length stays exact."""
 
 OFFSET_DIGITS = 20
 """Of an offset's sum: that of positions of 64 bits in fewer than 5 shards, and in all that anybody will ever write."""
@@ -38,8 +42,6 @@ class TopicStep:
     """Of the write that it is of, or of the last ones."""
     rows: Rows
     messages: Sequence[bytes] = ()
-    written: bytes | None = None
-    """How doors have written it under the view's name: once for all who are sent the same."""
 
 
 class RowNames:
@@ -52,7 +54,7 @@ class RowNames:
         """None where it has no name but its digest."""
         if self.unique is None:
             return None
-        values = json.loads(row)
+        values, _ = _scan(row.decode())
         found = [values[name] for name in self.unique]
         if None in found:
             return None
@@ -60,6 +62,8 @@ class RowNames:
 
 
 def _plain(value: Any) -> str:
+    if type(value) is int:
+        return str(value)
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("#", "\\#")
 
@@ -133,14 +137,12 @@ def snapshot(rows: Rows, names: RowNames, ordered: bool) -> list[bytes]:
 
 
 def _message(name: str, operation: str, token: str, row: bytes | None = None, place: int | None = None) -> bytes:
-    headers: dict[str, Any] = {"operation": operation}
-    if token:
-        headers["txid"] = token
-    if place is not None:
-        headers["place"] = place
+    """By hand, since ``json.dumps`` takes 5 µs for each of the two, and this is written for each row that changes."""
+    txid = f',"txid":"{token}"' if token else ""
+    at = "" if place is None else f',"place":{place}'
+    headers = f'"headers":{{"operation":"{operation}"{txid}{at}}}'.encode()
     value = b"" if row is None else b'"value":' + row + b","
-    key = json.dumps(name, ensure_ascii=False).encode()
-    return b'"key":' + key + b"," + value + b'"headers":' + json.dumps(headers, separators=(",", ":")).encode()
+    return b'"key":%b,%b%b' % (encode_basestring(name).encode(), value, headers)
 
 
 # Offsets: the zero-padded sum of the positions, "_", a digest of what is asked, and the positions themselves, of shards
@@ -153,11 +155,24 @@ def vector_of(clocks: Iterable[tuple[frozenset[str], Mapping[str, int]]]) -> Vec
     return tuple((base, clock.get(base, 0)) for bases, clock in clocks for base in sorted(bases))
 
 
-def offset_of(vector: Vector, question: str) -> str:
-    """``question``: what tells the answer from others that reflect the same positions. A view that is replaced by
+class Offsets:
+    """Of one answer. ``question``: what tells it from others at the same positions. A view that is replaced by
     another one under its name would else go on at the offsets of the earlier one."""
-    names = "\0".join((question, *(name for name, _ in vector)))
-    packed = bytearray(blake2b(names.encode(), digest_size=6).digest())
+
+    def __init__(self, question: str) -> None:
+        self._question = question
+        self._named: tuple[list[str], bytes] = [], b""
+
+    def of(self, vector: Vector) -> str:
+        names = [name for name, _ in vector]
+        if names != self._named[0] or not self._named[1]:
+            text = "\0".join((self._question, *names))
+            self._named = names, blake2b(text.encode(), digest_size=6).digest()
+        return _offset(vector, self._named[1])
+
+
+def _offset(vector: Vector, named: bytes) -> str:
+    packed = bytearray(named)
     for _, position in vector:
         while position > 0x7F:
             packed.append(position & 0x7F | 0x80)

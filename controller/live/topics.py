@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from headrace_client import tokens
 
 from controller.hosts import Hosts, ReaderShard, ShardWatch
 from controller.live.steps import (
+    Offsets,
     RowNames,
     Rows,
     TopicStep,
@@ -20,13 +20,13 @@ from controller.live.steps import (
     difference,
     is_later,
     moved,
-    offset_of,
     vector_of,
 )
 from controller.lookups.view_lookup import ViewLookup
 from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row
 from domains.plan.packets import Clock
+from migrations.access.rights import Privilege, Right
 from worker.dataflow.batch import Ended
 from worker.reader_map import BoundLookup, Parts
 from worker.reader_map.merging import Ranked
@@ -74,13 +74,16 @@ class Topic:
 
     def __init__(self, lookup: ViewLookup, bound: BoundLookup, unique: Sequence[str] | None, ring: int) -> None:
         self.view = lookup.info.name
+        self.needed: frozenset[Right] = frozenset((Right(Privilege.SELECT, self.view.lower()),))
+        """What who reads the view may."""
         self.lookup = lookup
         self.bound = bound
-        self._question = repr((lookup.info.sql, lookup.shards[0].node, bound.keys, bound.seeks, unique))
+        self._offsets = Offsets(repr((lookup.info.sql, lookup.shards[0].node, bound.keys, bound.seeks, unique)))
         self.names = RowNames(unique)
         self.ordered = bool(lookup.binding.reader.order) or bound.ordered
-        self.steps: deque[TopicStep] = deque(maxlen=ring)
+        self.steps: list[TopicStep] = []
         """Empty until its rows are known."""
+        self._ring = ring
         self.size = 0
         """Bytes of its rows, about. Steps share those that did not change."""
         self.subscriptions: dict[TopicFollower, None] = {}
@@ -102,7 +105,8 @@ class Topic:
         self.vector: Vector = ()
         self.offset = ""
         """Of the last step, or later: what it is known to reflect."""
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
+        """Of who waits until it is another."""
         self.error: HeadraceError | None = None
 
     # --- what it stands on ------------------------------------------------------------------------------------------
@@ -160,10 +164,11 @@ class Topic:
 
     def _step(self, rows: Rows, vector: Vector) -> None:
         before = self.steps[-1] if self.steps else None
-        offset, token = offset_of(vector, self._question), tokens.encode(moved(self.vector, vector))
+        offset, token = self._offsets.of(vector), tokens.encode(moved(self.vector, vector))
         messages = [] if before is None else difference(before.rows, rows, self.names, self.ordered, token)
         step = TopicStep(0 if before is None else before.number + 1, offset, vector, token, rows, messages)
         self.steps.append(step)
+        del self.steps[: -self._ring]
         self.size = sum(map(len, rows)) + PLACE_BYTES * sum(len(each.rows) for each in self.steps)
         self._tell(vector, offset)
 
@@ -176,7 +181,7 @@ class Topic:
         vector = vector_of(part.clock() for part in self._parts)
         if vector == self.vector or not is_later(self.vector, vector):
             return False
-        self._tell(vector, offset_of(vector, self._question))
+        self._tell(vector, self._offsets.of(vector))
         return True
 
     def _tell(self, vector: Vector, offset: str) -> None:
@@ -184,13 +189,16 @@ class Topic:
         self.written.clear()
         self._told[offset] = self.steps[-1]
         oldest = self.steps[0].number
-        for known in [known for known, step in self._told.items() if step.number < oldest]:
-            del self._told[known]
-        while len(self._told) > 2 * (self.steps.maxlen or 1):
-            del self._told[next(iter(self._told))]
+        while self._told[first := next(iter(self._told))].number < oldest or len(self._told) > 2 * self._ring:
+            del self._told[first]
         for subscription in self.subscriptions:
             subscription.wake()
-        self._changed.set()
+        self._has_changed()
+
+    def _has_changed(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
 
     # --- what it is asked -------------------------------------------------------------------------------------------
 
@@ -245,15 +253,15 @@ class Topic:
                 while not met():
                     if self.error is not None:
                         raise self.error
-                    self._changed.clear()
-                    await self._changed.wait()
+                    changed = self._changed = self._changed or asyncio.Event()
+                    await changed.wait()
         except TimeoutError:
             raise Unavailable(f'view "{self.view}" {what} in time', hint="try again, or raise --read-timeout") from None
 
     def fail(self, error: HeadraceError) -> None:
         """Whoever waits for it hears this."""
         self.error = error
-        self._changed.set()
+        self._has_changed()
 
     def reflects(self, token: Clock) -> bool:
         clock = clock_of(self.vector)

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -26,9 +27,11 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 import psutil
+import uvloop
 from rich.console import Console
 from websockets.frames import Frame, Opcode
 
+from loadgen.peers.headrace import HeadraceConnection, request
 from loadgen.peers.store import LoadRunError
 
 SCHEMA = """
@@ -41,115 +44,141 @@ _ANSWERS = re.compile(r"answers at (https?://\S+)")
 _LENGTH = re.compile(rb"content-length: (\d+)", re.I)
 TOGETHER = 100
 """Subscriptions on a WebSocket."""
+WRITERS = 64
+"""Connections for writes."""
 OPENING = 64
 """Connections that are opened at once."""
 LATE_SECONDS = 10.0
 """For the last events, after the last write."""
 
 
+@dataclass(slots=True)
 class EventArrivals:
-    """What all subscriptions have heard: the moment of each write by its token, and how long its events took."""
+    """What all subscriptions have heard, and when. While it comes it is only cut into events: the clients share the
+    processors with the server, and are not to measure themselves. What the events say is read afterwards."""
 
-    def __init__(self) -> None:
-        self.sent: dict[str, float] = {}
-        self.early: dict[str, list[float]] = {}
-        self.seconds: list[float] = []
-        self.answered: list[float] = []
-        """Seconds to the answers to writes."""
-        self.events = self.steps = self.places = 0
-        self.votes: dict[tuple[int, str], int] = {}
-        """By connection and subscription."""
+    sent: dict[str, float] = field(default_factory=dict)
+    """The moment of each write, by its token."""
+    answered: list[float] = field(default_factory=list)
+    """Seconds to the answers to writes."""
+    heard: list[tuple[int, float, bytes]] = field(default_factory=list)
+    """The connection, the moment, and the JSON of each event."""
+    packets: int = 0
+    """How often something has come."""
+    changes: int = 0
+    """Of these events, those with rows."""
 
-    def heard(self, token: str, now: float) -> None:
-        self.events += 1
-        began = self.sent.get(token)
-        if began is None:  # The event overtakes the answer to the write.
-            self.early.setdefault(token, []).append(now)
-        else:
-            self.seconds.append(now - began)
+    def read(self, first: int, last: int | None = None) -> HeardEvents:
+        """What these of the events say."""
+        found = HeardEvents()
+        for number, now, text in self.heard[first:last]:
+            if text[:1] == b"{":
+                found.places += 1
+                continue
+            messages = orjson.loads(text)
+            found.steps += bool(messages)
+            for each in messages:
+                if "value" not in each:
+                    continue
+                found.votes[number, each["type"]] = each["value"]["votes"]
+                if token := each["headers"].get("txid"):
+                    found.events += 1
+                    # A token of several writes is of none of them.
+                    found.seconds += [now - self.sent[token]] if token in self.sent else []
+        return found
 
-    def wrote(self, token: str, began: float) -> None:
-        self.sent[token] = began
-        self.answered.append(time.perf_counter() - began)
-        self.seconds += [at - began for at in self.early.pop(token, ())]
+
+@dataclass(slots=True)
+class HeardEvents:
+    seconds: list[float] = field(default_factory=list)
+    """From a write to its event."""
+    events: int = 0
+    """Of writes, with what several have changed together as one."""
+    steps: int = 0
+    places: int = 0
+    votes: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By connection and subscription."""
 
 
-class FollowedConnection:
-    """One connection, read as it comes: first it is made, then it is asked for what it follows."""
+class FollowedConnection(asyncio.Protocol):
+    """One connection, by server-sent events, which is one answer: first it is made, then it is asked for what it
+    follows."""
 
     def __init__(self, arrivals: EventArrivals, number: int, host: str, port: int) -> None:
         self._arrivals = arrivals
         self._number = number
         self._host, self._port = host, port
-        self._task: asyncio.Task[None] | None = None
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._transport: Any = None
+        self._data = b""
+        self._takes: Callable[[bytes], bytes] = lambda data: data
+        """Takes what is whole of what has come, and gives back the rest."""
+        self._missing = 0
+        self._ready = asyncio.Event()
+        self._head = b""
 
     async def connect(self) -> None:
         """As far as a connection goes that nobody follows anything by."""
         await self._ask(b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % self._host.encode(), b" 200 ")
 
     async def follow(self, keys: Sequence[int]) -> None:
-        """By server-sent events, which is one answer."""
         line = f"GET /v1/views/Counted/live?id={keys[0]}&live=sse HTTP/1.1\r\nHost: {self._host}\r\n\r\n"
-        self._writer.write(line.encode())
-        await self._head(b" 200 ")
-        await self._begin(len(keys))
+        await self._begin(line.encode(), len(keys))
 
     async def _ask(self, request: bytes, wanted: bytes) -> None:
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=2**20)
-        self._writer.write(request)
-        head = await self._head(wanted)
-        if length := _LENGTH.search(head):
-            await self._reader.readexactly(int(length[1]))
+        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
+        self._takes = self._answer
+        self._transport.write(request)
+        await self._ready.wait()
+        if wanted not in self._head.split(b"\r\n", 1)[0]:
+            raise LoadRunError(f"the server answers {self._head[:100].decode('latin-1')}")
 
-    async def _head(self, wanted: bytes) -> bytes:
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        if wanted not in head.split(b"\r\n", 1)[0]:
-            raise LoadRunError(f"the server answers {head[:100].decode('latin-1')}")
-        return head
+    async def _begin(self, request: bytes, snapshots: int) -> None:
+        self._missing = snapshots
+        self._takes = self._events
+        self._ready.clear()
+        self._transport.write(request)
+        await self._ready.wait()
+        if self._missing > 0:
+            raise LoadRunError("the server has closed a connection")
 
-    async def _begin(self, snapshots: int) -> None:
-        ready = asyncio.Event()
-        self._task = asyncio.create_task(self._read(snapshots, ready))
-        waiting = asyncio.create_task(ready.wait())
-        await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if self._task.done():
-            self._task.result()
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
 
-    async def _next(self) -> bytes:
-        """The JSON of the next event; empty at the end."""
-        while line := await self._reader.readline():
-            if line.startswith(b"data: "):
-                return line[6:]
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ready.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._arrivals.packets += 1
+        self._data = self._takes(self._data + data if self._data else data)
+
+    def _answer(self, data: bytes) -> bytes:
+        head, end, rest = data.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if not end or len(rest) < (int(length[1]) if length else 0):
+            return data
+        self._head = head
+        self._ready.set()
         return b""
 
-    async def _read(self, snapshots: int, ready: asyncio.Event) -> None:
-        arrivals = self._arrivals
-        try:
-            while text := await self._next():
-                if text[:1] == b"{":
-                    arrivals.places += 1
-                    continue
-                now = time.perf_counter()
-                messages = orjson.loads(text)
-                if not messages:
-                    continue
-                arrivals.steps += 1
-                snapshots -= "control" in messages[0]["headers"]
-                if snapshots <= 0:
-                    ready.set()
-                for each in messages:
-                    if "value" in each:
-                        arrivals.votes[self._number, each["type"]] = each["value"]["votes"]
-                        if token := each["headers"].get("txid"):
-                            arrivals.heard(token, now)
-        finally:
-            self._writer.close()
+    def _events(self, data: bytes) -> bytes:
+        """Of each event its data. What is between, of chunks and of heads, is no line that begins as they do."""
+        *events, rest = data.split(b"\n\n")
+        for event in events:
+            at = event.rfind(b"data: ")
+            if at >= 0:
+                self._hear(event[at + 6 :])
+        return rest
+
+    def _hear(self, text: bytes) -> None:
+        if self._missing > 0:
+            self._missing -= b'"snapshot-end"' in text
+            if not self._missing:
+                self._ready.set()
+        self._arrivals.changes += text[:1] == b"["
+        self._arrivals.heard.append((self._number, time.perf_counter(), text))
 
     def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._transport.abort()
 
 
 class FollowedSocket(FollowedConnection):
@@ -163,26 +192,24 @@ class FollowedSocket(FollowedConnection):
     async def follow(self, keys: Sequence[int]) -> None:
         asked = [{"view": "Counted", "parameters": {"id": key}, "name": f"{key}"} for key in keys]
         said = orjson.dumps({"subscribe": asked})
-        self._writer.write(Frame(Opcode.TEXT, said).serialize(mask=True))
-        await self._begin(len(keys))
+        await self._begin(Frame(Opcode.TEXT, said).serialize(mask=True), len(keys))
 
-    async def _next(self) -> bytes:
-        """The next text; pings are answered."""
-        reader = self._reader
-        while True:
-            try:
-                first, size = await reader.readexactly(2)
-                if size > 125:
-                    size = int.from_bytes(await reader.readexactly(2 if size == 126 else 8), "big")
-                payload = await reader.readexactly(size)
-            except asyncio.IncompleteReadError:
-                return b""
-            if first & 0x0F == Opcode.TEXT:
-                return payload
-            if first & 0x0F == Opcode.CLOSE:
-                return b""
-            if first & 0x0F == Opcode.PING:
-                self._writer.write(Frame(Opcode.PONG, payload).serialize(mask=True))
+    def _events(self, data: bytes) -> bytes:
+        """Each text; pings are answered."""
+        at, end = 0, len(data)
+        while end - at >= 2:
+            kind, size, begin = data[at] & 0x0F, data[at + 1], at + 2
+            if size > 125:
+                width = 2 if size == 126 else 8
+                size, begin = int.from_bytes(data[begin : begin + width], "big"), begin + width
+            if begin + size > end:
+                break
+            payload, at = data[begin : begin + size], begin + size
+            if kind == Opcode.TEXT:
+                self._hear(payload)
+            elif kind == Opcode.PING:
+                self._transport.write(Frame(Opcode.PONG, payload).serialize(mask=True))
+        return data[at:]
 
 
 Opened = tuple[FollowedConnection, int, Sequence[int]]
@@ -191,7 +218,7 @@ Opened = tuple[FollowedConnection, int, Sequence[int]]
 
 def run(*, subscriptions: int, single: int, keys: int, rate: float, seconds: float, out: Path | None) -> None:
     console = Console()
-    found = asyncio.run(_measured(subscriptions, single, keys, rate, seconds, console.print))
+    found = uvloop.run(_measured(subscriptions, single, keys, rate, seconds, console.print))
     for name, value in found.items():
         console.print(f"{name:34} {value}")
     if out is not None:
@@ -230,41 +257,47 @@ async def _with(
     (await http.post("/v1/tables/stories/rows", json={"rows": stories})).raise_for_status()
     wanted = {"keys": [[key] for key in range(keys)]}
     (await http.post("/v1/views/Counted/lookup", json=wanted)).raise_for_status()
-    writes = Writes(http, keys)
+    place = urlsplit(str(http.base_url))
+    host, port = place.hostname or "", place.port or 80
+    writes = await Writes.open(host, port, keys)
     tell("writes without readers …")
-    alone, _ = await _cpu(process, writes.run(rate, seconds, EventArrivals()))
+    unread = EventArrivals()
+    alone, _ = await _cpu(process, writes.run(rate, seconds, unread))
     arrivals = EventArrivals()
     before = process.memory_info().rss
-    readers = _connections(str(http.base_url), arrivals, subscriptions, single, keys)
+    readers = _connections(host, port, arrivals, subscriptions, single, keys)
     await _all([reader.connect for reader, _, _ in readers])
     bare = process.memory_info().rss
     await _all([partial(reader.follow, group) for reader, _, group in readers])
     size = process.memory_info().rss - bare
     tell(f"{subscriptions} subscriptions are open; writes …")
+    first, packets = len(arrivals.heard), arrivals.packets
     used, took = await _cpu(process, writes.run(rate, seconds, arrivals))
-    until = time.perf_counter() + LATE_SECONDS
-    while time.perf_counter() < until and arrivals.events < len(arrivals.sent) * subscriptions // keys // 2:
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(1.0)
-    wrong = await _wrong(http, arrivals, readers, keys)
+    last, packets = len(arrivals.heard), arrivals.packets - packets
+    await _quiet(arrivals)
+    wrong = await _wrong(http, arrivals.read(0).votes, readers, keys)
     for reader, _, _ in readers:
         reader.close()
     tell("polling the same answers …")
     polled = await _polled(http, process, keys, min(seconds, 5.0))
-    times, answered = sorted(arrivals.seconds), sorted(arrivals.answered)
-    delivered = max(arrivals.steps, arrivals.places)
+    within, all_of_it = arrivals.read(first, last), arrivals.read(first)
+    times, answered = sorted(all_of_it.seconds), sorted(arrivals.answered)
     return {
         "subscriptions": subscriptions,
         "connections": len(readers),
         "writes/s": round(len(arrivals.sent) / took, 1),
-        "events": arrivals.events,
+        "events": all_of_it.events,
         "write to event p50, ms": round(1000 * times[len(times) // 2], 1),
         "write to event p99, ms": round(1000 * times[len(times) * 99 // 100], 1),
         "write to answer p50, ms": round(1000 * answered[len(answered) // 2], 1),
         "write to answer p99, ms": round(1000 * answered[len(answered) * 99 // 100], 1),
-        "events that only moved the offset": delivered - arrivals.steps,
-        "server CPU an event, µs": round(1e6 * (used - alone) / delivered, 1),
+        "the same without readers, p50, ms": round(1000 * sorted(unread.answered)[len(unread.answered) // 2], 1),
+        "events that only moved the offset": within.places - within.steps,
+        "events a packet": round(within.places / packets, 2),
+        "server CPU an event, µs": round(1e6 * (used - alone) / within.places, 1),
+        "server CPU an event with rows, µs": round(1e6 * (used - alone) / within.steps, 1),
         "server CPU share": round(used / took, 2),
+        "server CPU share of the writes alone": round(alone / seconds, 2),
         "bytes a subscription": round(size / subscriptions),
         "bytes a connection before that": round((bare - before) / len(readers)),
         "answers that differ from a read": wrong,
@@ -273,28 +306,48 @@ async def _with(
     }
 
 
-class Writes:
-    """Votes for random stories at a rate, a few on their way at once."""
+async def _quiet(arrivals: EventArrivals) -> None:
+    """Until a second has brought no change of an answer, after the last write."""
+    until, seen = time.perf_counter() + LATE_SECONDS, -1
+    while seen < (seen := arrivals.changes) and time.perf_counter() < until:
+        await asyncio.sleep(1.0)
 
-    def __init__(self, http: httpx.AsyncClient, keys: int) -> None:
-        self._http = http
+
+class Writes:
+    """Votes for random stories at a rate, each on a connection that nothing else is on its way on."""
+
+    def __init__(self, host: str, idle: list[HeadraceConnection], keys: int) -> None:
+        self._host = host
+        self._idle = idle
         self._keys = keys
         self._number = 0
         self._random = Random(1)
 
+    @classmethod
+    async def open(cls, host: str, port: int, keys: int) -> Writes:
+        return cls(host, [await HeadraceConnection.connect(host, port) for _ in range(WRITERS)], keys)
+
     async def run(self, rate: float, seconds: float, arrivals: EventArrivals) -> None:
         began, tasks = time.perf_counter(), list[asyncio.Task[None]]()
+        turn = asyncio.Semaphore(len(self._idle))
         for at in range(int(rate * seconds)):
             await asyncio.sleep(max(0.0, began + at / rate - time.perf_counter()))
-            tasks.append(asyncio.create_task(self._one(arrivals)))
+            tasks.append(asyncio.create_task(self._one(arrivals, turn)))
         await asyncio.gather(*tasks)
 
-    async def _one(self, arrivals: EventArrivals) -> None:
+    async def _one(self, arrivals: EventArrivals, turn: asyncio.Semaphore) -> None:
         self._number += 1
         row = {"id": self._number, "story": self._random.randrange(self._keys)}
         began = time.perf_counter()
-        answer = await self._http.post("/v1/tables/votes/rows", json={"rows": [row]})
-        arrivals.wrote(answer.raise_for_status().json()["token"], began)
+        async with turn:
+            connection = self._idle.pop()
+            body = orjson.dumps({"rows": [row]})
+            (answer,) = await connection.ask([request("POST", "/v1/tables/votes/rows", self._host, body)])
+            self._idle.append(connection)
+        if answer.status != 200:
+            raise LoadRunError(f"a write is answered {answer.status}: {answer.body[:200].decode(errors='replace')}")
+        arrivals.sent[orjson.loads(answer.body)["token"]] = began
+        arrivals.answered.append(time.perf_counter() - began)
 
 
 async def _cpu(process: psutil.Process, work: Any) -> tuple[float, float]:
@@ -305,10 +358,10 @@ async def _cpu(process: psutil.Process, work: Any) -> tuple[float, float]:
     return after.user + after.system - times.user - times.system, time.perf_counter() - began
 
 
-def _connections(url: str, arrivals: EventArrivals, subscriptions: int, single: int, keys: int) -> list[Opened]:
+def _connections(
+    host: str, port: int, arrivals: EventArrivals, subscriptions: int, single: int, keys: int
+) -> list[Opened]:
     """Each connection, its number, and the stories that it is to follow."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or 80
     shared = [at % keys for at in range(single, subscriptions)]
     groups = [shared[at : at + TOGETHER] for at in range(0, len(shared), TOGETHER)]
     alone: list[Opened] = [(FollowedConnection(arrivals, at, host, port), at, [at % keys]) for at in range(single)]
@@ -329,14 +382,14 @@ async def _all(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
 
 async def _wrong(
     http: httpx.AsyncClient,
-    arrivals: EventArrivals,
+    votes: Mapping[tuple[int, str], int],
     readers: Sequence[Opened],
     keys: int,
 ) -> int:
     answer = await http.post("/v1/views/Counted/lookup", json={"keys": [[key] for key in range(keys)]})
     right = [rows[0]["votes"] for rows in answer.raise_for_status().json()["results"]]
     shown = [
-        (arrivals.votes[number, "Counted" if len(group) == 1 else str(key)], right[key])
+        (votes[number, "Counted" if len(group) == 1 else str(key)], right[key])
         for _, number, group in readers
         for key in group
     ]

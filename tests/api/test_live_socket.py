@@ -27,7 +27,7 @@ from headrace.serving.certificates import context_of
 from headrace.settings import load
 from migrations.access.rights import Privilege, Rights
 from tests.kit.certificates import Authority
-from tests.kit.live_stream import Folded, SocketReader
+from tests.kit.live_stream import Folded, SocketReader, get
 
 BY = {"view": "ByAuthor", "parameters": {"author": 7}}
 
@@ -66,6 +66,52 @@ async def test_answers_are_subscribed_to_and_left_on_the_way(site: Site) -> None
     assert [each["key"] for each in missed] == ["3"]
     await socket.close()
     assert site.deployment.live.status()["subscriptions"] == 0
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+async def test_the_first_control_of_a_subscription_has_the_types_of_its_rows(site: Site, resumes: bool) -> None:  # noqa: F811
+    """As the header of a read; what comes by one name is told no more of it."""
+    await site.write("CREATE TABLE prices (id BIGINT PRIMARY KEY, price DECIMAL(8, 2), since DATE)")
+    await site.write("CREATE EXT VIEW Price AS SELECT id, price, since FROM prices WHERE id = ?")
+    await site.write("INSERT INTO prices VALUES (1, 2.50, '2024-02-29')")
+    asked = {"view": "Price", "parameters": {"id": 1}}
+    begun = await get(site.app, "/v1/views/Price/live?id=1")
+    await site.write("UPDATE prices SET price = 3 WHERE id = 1")
+    socket = SocketReader(site.app)
+    at = {"offset": begun.headers["stream-next-offset"]} if resumes else {}
+    socket.say(subscribe=[{**asked, **at}, {**asked, "name": "again"}, {**BY, "name": "untyped"}])
+    told = [each for each in await texts(socket, 6) if isinstance(each, dict)]
+    types = begun.headers["headrace-types"]
+    assert types == "1:DECIMAL 2:DATE"
+    assert {each["subscription"]: each.get("types") for each in told} == {
+        "Price": types,
+        "again": types,
+        "untyped": None,
+    }
+    await site.write("UPDATE prices SET price = 4 WHERE id = 1")
+    assert not any("types" in each for each in await texts(socket, 4))
+    await socket.close()
+
+
+async def test_a_write_that_is_to_be_reached_is_told_of_where_it_changed_nothing(
+    site: Site,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, and not only with the next progress."""
+    monkeypatch.setattr(live_views, "PROGRESS_SECONDS", 3600.0)
+    monkeypatch.setattr(live_views, "LONGEST_PROGRESS", 3600.0)
+    socket = SocketReader(site.app)
+    socket.say(subscribe=[{**BY, "name": "a"}, {"view": "ByAuthor", "parameters": {"author": 8}, "name": "b"}])
+    await texts(socket, 4)
+    token = await site.write("INSERT INTO stories VALUES (1, 9, 'elsewhere')")
+    socket.say(reached=token)
+    told = await texts(socket, 2)
+    assert {each["subscription"]: each["token"] for each in told} == {"a": token, "b": token}
+    socket.say(reached=token)
+    socket.say(reached="h1.!")
+    (error,) = await texts(socket, 1)
+    assert error["error"]["code"] == "bad_request"
+    await socket.close()
 
 
 async def test_what_is_refused_leaves_the_rest(site: Site) -> None:  # noqa: F811

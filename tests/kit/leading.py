@@ -11,8 +11,9 @@ import httpx
 from api.control import create_control_app
 from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.fleet import Timing, Wire
-from controller.cluster.leader.leader import LeaderSettings
+from controller.cluster.leader.leader import Leader, LeaderSettings
 from controller.cluster.serving.directory import Directory
+from domains.plan.graph import DomainIndex
 from headrace.cluster.api_process import LeaderClient
 from zookeeper.authority import ClusterAuthority
 from zookeeper.registration import ControllerDescriptor
@@ -41,6 +42,19 @@ class Leading:
             while self.candidate.leader is None or self.candidate.leader.migrator is None:
                 await asyncio.sleep(0.002)
             await self.candidate.leader.calm.wait()
+
+    @property
+    def leader(self) -> Leader:
+        found = self.candidate.leader
+        assert found is not None
+        return found
+
+    async def move(self, domain: DomainIndex, worker: str) -> None:
+        """As it moves one to a worker that has joined."""
+        self.leader._moves = {domain: worker}
+        self.leader.disturb("a test moves a shard")
+        await self.leader.until_calm()
+        assert self.leader.ledger.decided.placement[domain].worker == worker
 
     async def again(self, around: AsyncExitStack) -> None:
         """It resigns, and takes over in another term."""

@@ -1,4 +1,6 @@
-"""Clients of live views inside the test's process: they speak ASGI, read as slowly as they are told to, and fold."""
+"""Clients of live views inside the test's process: they speak ASGI, read as slowly as they are told to, and fold.
+
+Those that are ``straight`` are also what a socket is to a stream (``api.limits.StraightWay``)."""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from api.limits import STRAIGHT
 
 Headers = dict[str, str]
 
@@ -32,7 +36,15 @@ async def get(app: Any, url: str, headers: Headers | None = None) -> Answered:
 class EventReader:
     """One request, whose answer comes piece by piece. ``open`` is an event: while it is clear, nothing is read."""
 
-    def __init__(self, app: Any, url: str, headers: Headers | None = None, method: str = "GET", body: bytes = b""):
+    def __init__(
+        self,
+        app: Any,
+        url: str,
+        headers: Headers | None = None,
+        method: str = "GET",
+        body: bytes = b"",
+        straight: bool = True,
+    ):
         self.status = 0
         self.headers: Headers = {}
         self.body = bytearray()
@@ -45,6 +57,7 @@ class EventReader:
         self._closing = asyncio.Event()
         self._asked = False
         self._at = 0
+        self._straight = {STRAIGHT: self} if straight else {}
         self._task = asyncio.create_task(self._run(app, url, headers or {}, method))
 
     async def _run(self, app: Any, url: str, headers: Headers, method: str) -> None:
@@ -61,12 +74,22 @@ class EventReader:
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
             "client": ("192.0.2.1", 1),
             "server": ("test", 80),
+            **self._straight,
         }
         try:
             await app(scope, self._receive, self._send)
         finally:
             self.ended.set()
             self._came.set()
+
+    def takes(self) -> bool:
+        return self.reads.is_set()
+
+    def put(self, piece: bytes) -> None:
+        assert self.began.is_set()
+        assert not self.ended.is_set()
+        self.body += piece
+        self._came.set()
 
     async def _receive(self) -> dict[str, Any]:
         if not self._asked:
@@ -109,7 +132,7 @@ class EventReader:
 class SocketReader:
     """A WebSocket, as ASGI has it. While ``reads`` is clear, nothing is read."""
 
-    def __init__(self, app: Any, headers: Headers | None = None, url: str = "/v1/live"):
+    def __init__(self, app: Any, headers: Headers | None = None, url: str = "/v1/live", straight: bool = True):
         self.status = 0
         """101: it was accepted."""
         self.refusal = b""
@@ -133,6 +156,7 @@ class SocketReader:
             "server": ("test", 80),
             "subprotocols": [],
             "extensions": {"websocket.http.response": {}},
+            **({STRAIGHT: self} if straight else {}),
         }
         self._task = asyncio.create_task(self._run(app, scope))
 
@@ -157,8 +181,15 @@ class SocketReader:
             self.refusal += message["body"]
         else:
             await self.reads.wait()
-            for text in unframed(message["bytes"]):
-                self._texts.put_nowait(json.loads(text))
+            self.put(message["bytes"])
+
+    def takes(self) -> bool:
+        return self.reads.is_set()
+
+    def put(self, piece: bytes) -> None:
+        assert self.status == 101
+        for text in unframed(piece):
+            self._texts.put_nowait(json.loads(text))
 
     def say(self, **members: Any) -> None:
         self._said.put_nowait({"type": "websocket.receive", "text": json.dumps(members)})

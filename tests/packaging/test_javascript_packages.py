@@ -3,14 +3,15 @@ DB, and React."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.headrace.test_javascript_client import node
 from tests.told_process import ToldProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,10 +33,9 @@ def test_durable_streams_tanstack_db_and_react(tmp_path: Path) -> None:
     try:
         url = server.read_until(r"http://127\.0\.0\.1:\d+").group()
         httpx.post(f"{url}/v1/sql", json={"sql": SCHEMA}, timeout=60).raise_for_status()
-        command = ["node", "--test", "--test-reporter=tap", "test/packages.test.js"]
-        told = subprocess.run(
-            command, cwd=client, env={**os.environ, "HEADRACE_URL": url}, capture_output=True, text=True, timeout=300
-        )
-        assert told.returncode == 0, told.stdout + told.stderr
+        node("packages", client, HEADRACE_URL=url)
+        # It starts its server by itself, to kill it.
+        paths = f"{ROOT}:{ROOT}/clients/python"
+        node("collection", client, HEADRACE_PYTHON=sys.executable, PYTHONPATH=paths)
     finally:
         server.kill()

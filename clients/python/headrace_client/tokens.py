@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from json.encoder import encode_basestring
 
 from headrace_client.errors import BadRequest
 
@@ -30,11 +31,10 @@ class Token(str):
     __ror__ = __or__
 
 
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-
-
 def encode(clock: Mapping[str, int]) -> Token:
-    text = base64.urlsafe_b64encode(_to_json(dict(clock)).encode())
+    # Each write has one: the library takes three times as long for it.
+    members = ",".join([f"{encode_basestring(shard)}:{clock[shard]}" for shard in sorted(clock)])
+    text = base64.urlsafe_b64encode(b"{%b}" % members.encode())
     return Token(PREFIX + text.rstrip(b"=").decode("ascii"))
 
 
