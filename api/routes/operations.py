@@ -104,7 +104,7 @@ async def lineage(
     row: Annotated[int, Query(description="Its place in the answer, from 0")] = 0,
 ) -> Response:
     """The base rows that one row of an answer comes from, as the tables are now: all of a group's, where it counts or
-    sums."""
+    sums. Where row policies apply to who asks, those that they let through."""
     try:
         asked = loads(key.encode())
     except (ValueError, RecursionError) as error:

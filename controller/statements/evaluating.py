@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from controller.access.session import Caller
 from controller.deployment import ArchivedPositions
 from controller.hosts import Hosts, SchemaChanged
-from controller.lookups.binding import Binding, FinishedLookup
+from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.migrating.bulk.building import started
 from controller.statements.listing import view_of
 from domains.engine.evaluation import EvaluationPlan, RowsExceeded
@@ -43,8 +43,10 @@ from migrations.query.finish import Finish
 from migrations.query.view import PlannedView
 from migrations.spark_sql import in_order
 from migrations.statements.adhoc.shapes_of_selects import verbatim
-from worker.adhoc.answer import Question, Rows
+from migrations.statements.policies.defining import for_claims
+from worker.adhoc.answer import Question, Rows, rows_in
 from worker.adhoc.pool import Budget, timed_out
+from worker.reader_map import BoundLookup
 
 _log = logging.getLogger("headrace.controller")
 
@@ -134,6 +136,8 @@ class Evaluates(Protocol):
 
     async def evaluate(self, question: Question, token: Clock) -> tuple[Rows, Clock]: ...
 
+    async def read(self, view: str, bind: Callable[[Binding], BoundLookup]) -> bytes: ...
+
 
 async def lineage(port: Evaluates, view: str, key: Any, place: int, session: Caller) -> Rows:
     """Which base rows a row of a view's answer comes from, the one at ``place`` from 0.
@@ -144,25 +148,29 @@ async def lineage(port: Evaluates, view: str, key: Any, place: int, session: Cal
     planned = view_of(state, view)
     for name in (planned.name, *sorted(planned.tables)):
         session.check(Privilege.SELECT, name)
-    if policed := state.catalog.policed([planned.name]):
-        named = ", ".join(policed)
-        raise Unsupported(
-            f'lineage of view "{planned.name}", whose tables {named} have policies: which of a row\'s base rows the '
-            "reader may see is not known",
-            hint="ask by SQL, which applies them",
-        )
-    definition = state.catalog.views[planned.name.lower()]
+    definition, claims = state.catalog.views[planned.name.lower()], session.policy_claims
     _, plan = plan_evaluation(state, definition)
-    bound = Binding.of(planned, port.now).from_json(key)
-    question = Question(plan, bound.sent, traced=place)
+    moment = RequestMoment(asker=session)
+    bound = Binding.of(planned, port.now).from_json(key, moment)
+    question = Question(plan, bound.sent)
+    finish = planned.finish if isinstance(bound, FinishedLookup) else None
+    policed = claims is not None and bool(state.catalog.policed([planned.name]))
+    if finish is None and not policed:
+        return (await port.evaluate(replace(question, traced=place), {}))[0]
+    page = await port.read(planned.name, lambda binding: binding.from_json(key, moment))
+    answer = [row for part in rows_in(page, planned.columns) for row in part]
+    if not 0 <= place < len(answer):
+        raise BadRequest(f"the answer has {len(answer)} rows, and none at {place}", hint="rows are counted from 0")
+    if claims is not None and policed:
+        # Policies are filters of constants then, which all rows on the way back have passed: none is of another.
+        state = replace(state, catalog=for_claims(state.catalog, claims))
+        planned, plan = plan_evaluation(state, definition)
+        bound = Binding.of(planned, port.now).from_json(key, moment)
+        question = Question(plan, bound.sent)
     if isinstance(bound, FinishedLookup) and planned.finish is not None:
-        stored, _ = await port.evaluate(replace(question, traced=None), {})
-        answer = finished_rows(bound, planned.finish, stored)
-        if not 0 <= place < len(answer):
-            raise BadRequest(f"the answer has {len(answer)} rows, and none at {place}", hint="rows are counted from 0")
         question = _with_values(state, definition, planned, bound, port.now)
-        question = replace(question, traced=place, seen=answer[place])
-    return (await port.evaluate(question, {}))[0]
+    seen = tuple(map(json_value, answer[place]))
+    return (await port.evaluate(replace(question, traced=place, seen=seen), {}))[0]
 
 
 def _with_values(
