@@ -10,7 +10,7 @@ that name source maps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,13 @@ def create_app(
     hosts: Sequence[str] = (ANY,),
     origins: Sequence[str] = (),
     drills: Path | None = None,
+    backups: Callable[[], list[dict[str, Any]]] | None = None,
 ) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
     ``trusted``: whoever can call it may do everything, whatever accounts there are. ``proxies``: see ``AsgiDoor``.
     ``hosts``, ``origins``: the server's names, and the origins whose pages may call it (``doors/browsers.py``).
-    ``drills``: the directory of what drills have found.
+    ``drills``: the directory of what drills have found. ``backups`` tells of those that there are, in a while.
 
     ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
     longer are logged; 0: none."""
@@ -80,7 +81,7 @@ def create_app(
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
-    fastapi.state.drills = drills
+    fastapi.state.drills, fastapi.state.backups = drills, backups
     beside = {"authentication": authentication.status, "live": deployment.live.status}
     if log is not None:
         beside["audit"] = log.status

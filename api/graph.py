@@ -1,7 +1,7 @@
-"""Parts of the dataflow for people: one view's, all of it with a box for each view, and what one view costs.
+"""The dataflow for people: all of it with a box for each view, and what one view costs.
 
-The deployment tells its graph whole (``controller/status.py``). A picture of thousands of nodes helps nobody, so that a
-reader begins with tables and views, and opens one view at a time.
+A picture of thousands of nodes helps nobody, so that a reader begins with tables and views, and opens one view at a
+time, whose nodes the deployment tells (``controller/status.py``).
 """
 
 from __future__ import annotations
@@ -10,22 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Document = dict[str, Any]
-
-
-def part_of(graph: Document, view: str) -> Document:
-    """The nodes that the view's answers are computed by; none where it has no reader yet."""
-    readers = [node["node"] for node in graph["nodes"] if (node["view"] or "").lower() == view.lower()]
-    above = _parents(graph)
-    wanted = set().union(*(_ancestors(reader, above) for reader in readers))
-    shared = _shared(graph, above, wanted)
-    nodes = [{**node, "shared": node["node"] in shared} for node in graph["nodes"] if node["node"] in wanted]
-    places = {place for node in nodes for place in node["stands_in"]}
-    return {
-        "domains": sorted(places),
-        "nodes": nodes,
-        "edges": [edge for edge in graph["edges"] if edge["to"] in wanted],
-        "links": [link for link in graph["links"] if link["from"] in places and link["to"] in places],
-    }
 
 
 def collapsed(graph: Document) -> Document:
@@ -65,14 +49,12 @@ def collapsed(graph: Document) -> Document:
     }
 
 
-def stats_of(view: str, status: Document, graph: Document) -> Document:
+def stats_of(view: str, part: Document) -> Document:
     """What reads of a view have found, what it holds, and what a miss and a write cost on average; None where there was
-    none yet."""
-    told: Mapping[str, Any] = next(
-        (each for name, each in status.get("views", {}).items() if name.lower() == view.lower()), {}
-    )
+    none yet. ``part``: the nodes that it stands on."""
+    told: Mapping[str, Any] = part.get("reader") or {}
+    nodes = part["nodes"]
     hits, misses = told.get("hits", 0), told.get("misses", 0)
-    nodes = part_of(graph, view)["nodes"]
     own = [node for node in nodes if node["table"] is None]
     written = sum(node["deltas"] for node in nodes if node["table"] is not None)
     return {
@@ -114,9 +96,3 @@ def _ancestors(index: int, above: Mapping[int, Iterable[int]]) -> set[int]:
                 reached.add(parent)
                 pending.append(parent)
     return reached
-
-
-def _shared(graph: Document, above: Mapping[int, Iterable[int]], wanted: set[int]) -> set[int]:
-    """Those of the wanted nodes that readers of other views stand on, too."""
-    others = [node["node"] for node in graph["nodes"] if node["view"] and node["node"] not in wanted]
-    return wanted.intersection(*[set().union(*(_ancestors(reader, above) for reader in others))])

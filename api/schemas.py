@@ -324,6 +324,7 @@ class ViewAnswer(BaseModel):
     external: bool
     ad_hoc: bool
     materialization: Literal["none", "partial", "full"]
+    created: str | None = Field(description="In UTC; null of an automatic view, and of one that an earlier build made")
 
 
 class ViewsAnswer(BaseModel):
@@ -363,6 +364,7 @@ class GraphAnswer(BaseModel):
     nodes: list[GraphNode]
     edges: list[dict[str, Json]]
     links: list[dict[str, Json]]
+    reader: dict[str, Json] | None = Field(default=None, description="With `?view=`: what the status says of the view")
 
 
 class ViewBox(BaseModel):
@@ -414,7 +416,9 @@ class ViewStatsAnswer(BaseModel):
     deltas: int
     deltas_per_write: float | None = Field(description="Of all its nodes, for each delta of its base tables")
     reasons: list[str]
-    age: float = Field(description="Seconds since this process prepared it, at the first use of what it is now")
+    created: str | None = Field(description="In UTC; null of an automatic view, and of one that an earlier build made")
+    age: int | None = Field(description="Seconds since then")
+    counted: float = Field(description="Seconds for which this process counts: since it prepared what the view is now")
     readers: list[ReaderAnswer] | None = Field(description="Through this process; null without the right PROCESS")
 
 
@@ -482,14 +486,3 @@ class ReadyAnswer(BaseModel):
 class UnreadyAnswer(BaseModel):
     error: ErrorDetail
     reasons: list[ReasonAnswer]
-
-
-class ArchiveAnswer(BaseModel):
-    url: str
-    positions: dict[str, int] = Field(description="The last archived position of each base shard")
-    token: str = Field(description="The same as a token: what `headrace restore --as-of` takes")
-    shards: int
-    recipe: dict[str, Json] = Field(description="Every migration so far, in order: that of the cut")
-    identities: dict[str, str] = Field(description="Of the table that each base shard is part of")
-    time: str = Field(description="When it was cut; not before that of any earlier recipe in the archive")
-    number: int = Field(description="Of the recipe's record in the archive: records are in this order")

@@ -81,6 +81,8 @@ class ViewInfo:
     """``partial``, ``full``, or ``none`` while it has no reader."""
     moments: tuple[str, ...] = ()
     """What of the view follows from the time of a request, as the text has it: its answers are kept nowhere."""
+    created: str = ""
+    """When, in UTC; "" where that was not kept."""
 
     @property
     def types(self) -> bytes:
@@ -438,8 +440,9 @@ class Deployment(Protocol):
 
         Raises NotFound, BadRequest, Forbidden, Unsupported, and LimitExceeded where they are too many to be found."""
 
-    async def graph(self) -> dict[str, Any]:
-        """Domains, nodes, edges and links, JSON-ready."""
+    async def graph(self, view: str | None = None) -> dict[str, Any]:
+        """Domains, nodes, edges and links, JSON-ready. Of one view, those that its answers are computed by, each with
+        whether it is ``shared`` with others, and its ``reader`` as the status has it, None while there is none."""
 
     async def unready(self) -> tuple[Reason, ...]:
         """Why not all of it is served, or can be changed; nothing while it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Set
 from typing import Any
 
 import psutil
@@ -65,14 +65,7 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
         },
         "counters": counters,
         "tables": {schema.title: _table(dataflow, schema) for schema in state.catalog.tables.values()},
-        "views": {
-            name: {
-                "materialization": node.materialization.value,
-                "keys": sum(_keys(dataflow, place, node.index) for place in state.flow.places(node.index)),
-                "bytes": sum(_bytes(dataflow, place, node.index) for place in state.flow.places(node.index)),
-            }
-            for name, node in readers_of(state.flow)
-        },
+        "views": {name: reader_status(dataflow, state.flow, node) for name, node in readers_of(state.flow)},
         "domains": domains,
         "links": _links(dataflow),
     }
@@ -90,12 +83,23 @@ def resident_of(resident: int, limit: int) -> dict[str, Any]:
     return {"resident": resident, "resident_alarm": told}
 
 
-def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
-    """The readers of all views, each with its view's name as the user wrote it."""
-    for index in flow.readers.values():
+def readers_of(flow: Flow, view: str | None = None) -> Iterator[tuple[str, Node]]:
+    """The readers of all views, each with its view's name as the user wrote it; or that of one, if it has one."""
+    for lower, index in flow.readers.items():
+        if view is not None and lower != view.lower():
+            continue
         node = flow.node(index)
         assert is_reader(node.operator)
         yield node.operator.view, node
+
+
+def reader_status(dataflow: DataflowThread, flow: Flow, node: Node) -> dict[str, Any]:
+    places = flow.places(node.index)
+    return {
+        "materialization": node.materialization.value,
+        "keys": sum(_keys(dataflow, place, node.index) for place in places),
+        "bytes": sum(_bytes(dataflow, place, node.index) for place in places),
+    }
 
 
 def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
@@ -133,10 +137,13 @@ def _bytes(dataflow: DataflowThread, place: DomainIndex, reader: NodeIndex) -> i
     return 0 if layout is None else dataflow.reader_map.bytes_of(layout.reader_id)
 
 
-def held_by(dataflow: DataflowThread) -> Held:
+def held_by(dataflow: DataflowThread, wanted: Container[NodeIndex] | None = None) -> Held:
+    """``wanted``: only of these nodes."""
     held: Held = {}
     for domain in dataflow.domains.values():
         for vertex in domain.vertices.values():
+            if wanted is not None and vertex.index not in wanted:
+                continue
             keys, size, deltas = held.get(vertex.index, UNHELD)
             own = vertex.indexes.values()
             size += sum(index.bytes for index in own)
@@ -144,8 +151,11 @@ def held_by(dataflow: DataflowThread) -> Held:
     return held
 
 
-def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
-    """Nodes with the size of their state, edges, and the links between domains."""
+def graph_of(flow: Flow, held: Held, wanted: Set[NodeIndex] | None = None) -> dict[str, Any]:
+    """Nodes with the size of their state, edges, and the links between domains. ``wanted``: only these nodes, with all
+    that they are computed from, each with whether other views stand on it, too."""
+    chosen = [node for node in flow.nodes.values() if wanted is None or node.index in wanted]
+    shared = set() if wanted is None else _below_others(flow, wanted)
     nodes = [
         {
             "node": node.index,
@@ -161,19 +171,29 @@ def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
             "sharding": sharding_text(flow, node.index) or None,
             "reason": node.reason or None,
             **dict(zip(("keys", "bytes", "deltas"), held.get(node.index, UNHELD), strict=True)),
+            **({} if wanted is None else {"shared": node.index in shared}),
         }
-        for node in flow.nodes.values()
+        for node in chosen
     ]
     edges = [
         {"from": parent, "to": node.index, "link": is_ingress(node.operator)}
-        for node in flow.nodes.values()
+        for node in chosen
         for parent in node.parents
     ]
     links = [
         {"link": route.link, "from": sender_of(route.link), "to": receiver_of(route.link)}
-        for routes in flow.routes.values()
-        for route in routes
+        for node in chosen
+        for route in flow.routes.get(node.index, ())
     ]
     unique = {link["link"]: link for link in links}
-    domains = sorted({place for index in flow.nodes for place in flow.places(index)})
+    domains = sorted({place for node in chosen for place in flow.places(node.index)})
     return {"domains": domains, "nodes": nodes, "edges": edges, "links": list(unique.values())}
+
+
+def _below_others(flow: Flow, wanted: Set[NodeIndex]) -> set[NodeIndex]:
+    """The nodes that views stand on whose readers are not wanted: from the readers up, against the nodes' order."""
+    found: set[NodeIndex] = set()
+    for node in reversed(flow.nodes.values()):
+        if node.index in found or (is_reader(node.operator) and node.index not in wanted):
+            found.update(node.parents)
+    return found

@@ -289,6 +289,9 @@ class Settings(BaseSettings):
     drills: Annotated[Path | None, Flag("serve", "up", "api", value="DIR")] = Field(
         default=None, description="directory of what headrace drill --out has written, for the console to show"
     )
+    backups: Annotated[str | None, Flag("serve", "up", "api", value="URL")] = Field(
+        default=None, description="directory or URL that back-ups are made under, for the console to list"
+    )
     archive: Annotated[str | None, Flag("serve", "up", "controller", "worker", value="URL")] = Field(
         default=None, description="directory or URL (s3://…, hdfs://…) that base tables are archived under"
     )

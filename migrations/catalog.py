@@ -32,6 +32,8 @@ class ViewDefinition:
     relation: exp.Query = field(compare=False, repr=False)
     columns: tuple[str, ...] = ()
     """``CREATE VIEW name (columns) AS …``; () keeps the SELECT's own names."""
+    created: str = field(default="", compare=False)
+    """When, ``2026-01-31 08:00:00``; "" where the recipe does not say."""
     reads: frozenset[str] = field(init=False, compare=False, repr=False)
     """Lower-case names of the tables and views that it reads."""
 

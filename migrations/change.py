@@ -115,7 +115,7 @@ def change_of(state: State, entry: RecipeEntry, placement: Placement, parsed: Se
 def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
     work = _Work(state)
     work.go_on_from(entry)
-    work.filled = entry.filled
+    work.filled, work.now = entry.filled, entry.now
     if entry.ad_hoc:
         for sql in entry.statements:
             work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
@@ -163,7 +163,7 @@ def at_table(
 class _Work:
     def __init__(self, state: State) -> None:
         self.state = state.copy()
-        self.filled = ""
+        self.filled = self.now = ""
         self.tables: list[PlanStep] = []
         self.checks: list[PlanStep] = []
         self.relents: list[PlanStep] = []
@@ -290,7 +290,7 @@ class _Work:
         self.drops += at_table(schema, self.state.shards, commands.DropTable(schema.name), f"drop table {schema.name}")
 
     def _create_view(self, statement: CreateView) -> None:
-        definition = statement.definition
+        definition = replace(statement.definition, created=self.now)
         old = self.state.catalog.views.get(definition.name.lower())
         if statement.or_replace and old is not None:
             self._replace_view(old, definition)

@@ -47,7 +47,7 @@ class RecipeEntry:
     whole_keys: bool = False
     """An earlier version wrote it, to which a UNIQUE key on the beginning of a column was on the whole column."""
     now: str = ""
-    """The time of an ALTER TABLE, which rows get that are stored already; "" in one of before that was kept."""
+    """The time of an ALTER TABLE, which rows get that are stored already, and of CREATE VIEW; "" in one of before."""
     filled: str = ""
     """Of a table that was made of a SELECT: it is decided when its rows are stored (``filling.py``)."""
 

@@ -121,9 +121,9 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 7950),
-    "api": (37, 6370),
-    "controller": (87, 17420),
+    "headrace": (51, 7985),
+    "api": (37, 6415),
+    "controller": (87, 17480),
     "worker": (88, 17750),
     "migrations": (144, 29120),
     "domains": (103, 20200),

@@ -42,6 +42,22 @@ export function show(element, ...children) {
   add(element, children);
 }
 
+/**
+ * The same for what is made anew again and again: what had the focus has it again, and tables stay scrolled.
+ * @param {Element} element @param {...(Child | Child[])} children
+ */
+export function renew(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  const name = (each) => each.ariaLabel ?? each.textContent;
+  const alike = () => [...element.querySelectorAll(focused.tagName)].filter((each) => name(each) === name(focused));
+  const at = focused ? alike().indexOf(focused) : -1;
+  const tables = () => [...element.querySelectorAll(".scroll")];
+  const scrolled = tables().map((each) => [each.scrollLeft, each.scrollTop]);
+  show(element, ...children);
+  tables().forEach((each, number) => { [each.scrollLeft, each.scrollTop] = scrolled[number] ?? [0, 0]; });
+  if (at >= 0) alike()[at]?.focus({ preventScroll: true });
+}
+
 /** A value of an answer as text. */
 export function text(value) {
   if (value === null || value === undefined) return "NULL";
@@ -99,6 +115,13 @@ export function bytes(size) {
 /** @param {number | null | undefined} share */
 export function percent(share) {
   return share === null || share === undefined ? "–" : `${(100 * share).toFixed(share > 0.99 && share < 1 ? 2 : 0)} %`;
+}
+
+/** @param {number | null | undefined} seconds */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  for (const [unit, one] of [["days", 86_400], ["h", 3600], ["min", 60]]) if (seconds >= 2 * one) return `${count(seconds / one)} ${unit}`;
+  return `${count(seconds)} s`;
 }
 
 /** @param {number} value */

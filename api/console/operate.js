@@ -1,18 +1,18 @@
 /** What an operator looks at: how much is asked, what is wrong, who serves what, and what is under way. */
 
 import { call, every, get, run } from "./api.js";
-import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
+import { bytes, count, duration, h, percent, problem, renew as put, table } from "./dom.js";
 
 export const TITLE = "Operate";
 const PAUSE = 2000;
 const BUCKET = /^headrace_http_seconds_bucket\{le="([^"]+)",route="([^"]*)"\} (\S+)$/;
 
 export async function show(main, route, signal) {
-  const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "drills", "sessions", "accounts"].map((name) => [name, h("div", { id: name })]));
+  const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "backups", "drills", "sessions", "accounts"].map((name) => [name, h("div", { id: name })]));
   const wrong = h("div");
   main.append(h("h1", {}, "Operate"), wrong, parts.alarms, parts.overview,
     h("h2", {}, "Migrations"), parts.migrations, h("h2", {}, "Running statements"), parts.running,
-    h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive and back-ups"), parts.archive,
+    h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive"), parts.archive, h("h2", {}, "Back-ups"), parts.backups,
     h("h2", {}, "Drills"), parts.drills, h("h2", {}, "Sessions"), parts.sessions, h("h2", {}, "Accounts"), parts.accounts);
   const failed = (error) => put(wrong, problem(error));
   let before = null;
@@ -22,13 +22,16 @@ export async function show(main, route, signal) {
     put(parts.overview, overview(status, now, before));
     put(parts.alarms, alarms(status));
     put(parts.workers, workers(status));
-    if (!parts.archive.contains(document.activeElement)) put(parts.archive, archive(status, failed));
     before = now;
     put(wrong);
   }, failed);
   every(signal, PAUSE / 2, async () => put(parts.migrations, migrations(await get("v1/migrations", { signal }), failed)), failed);
   every(signal, PAUSE / 2, async () => put(parts.running, running(await get("v1/queries/running", { signal }), failed)), failed);
   every(signal, 2 * PAUSE, async () => put(parts.sessions, sessions(await get("v1/sessions", { signal }))), (error) => put(parts.sessions, problem(error)));
+  const archived = archive(failed);
+  put(parts.archive, archived.element);
+  every(signal, 2 * PAUSE, async () => archived.update(await get("v1/archive", { signal })), (error) => put(parts.archive, problem(error)));
+  every(signal, 10 * PAUSE, async () => put(parts.backups, backups(await get("v1/backups", { signal }))), (error) => put(parts.backups, problem(error)));
   let drilled = "";
   every(signal, 5 * PAUSE, async () => {
     const found = await get("v1/drills", { signal });
@@ -100,8 +103,12 @@ function alarms(status) {
 
 /** How many of a list went wrong, which opens what. @param {[string, string][]} found @param {string} word */
 function errors(found, word) {
-  return found.length > 0 && h("details", { class: "errors", open: opened.has(word), ontoggle: (event) => { opened[event.target.open ? "add" : "delete"](word); } },
-    h("summary", { class: "bad" }, `${found.length} ${word}`), h("ul", {}, found.map(([name, why]) => h("li", {}, h("code", {}, name), ` ${why}`))));
+  return found.length > 0 && fold(h("span", { class: "bad" }, `${found.length} ${word}`), () => h("ul", { class: "errors" }, found.map(([name, why]) => h("li", {}, h("code", {}, name), ` ${why}`))), word);
+}
+
+/** What is open stays open, though it is made anew again and again. @param {import("./dom.js").Child} title @param {() => Element} made @param {string} [name] */
+function fold(title, made, name = String(title)) {
+  return h("details", { open: opened.has(name), ontoggle: (event) => { opened[event.target.open ? "add" : "delete"](name); } }, h("summary", {}, title), made());
 }
 
 /** What was opened, of lists that are made anew again and again. */
@@ -118,7 +125,7 @@ function migrations({ migrations: found }, failed) {
     const left = each.seconds_left ? `, ${count(each.seconds_left)} s left` : "";
     return [
       each.id, h("code", {}, each.sql.replace(/\s+/g, " ").slice(0, 90)), each.state,
-      goes ? h("span", {}, h("progress", { value: each.progress, max: 1, "aria-label": `progress of ${each.id}` }), ` ${percent(each.progress)}${left}, ${each.step}`) : each.error ? h("details", {}, h("summary", {}, each.error.code), each.error.message) : "",
+      goes ? h("span", {}, h("progress", { value: each.progress, max: 1, "aria-label": `progress of ${each.id}` }), ` ${percent(each.progress)}${left}, ${each.step}`) : each.error ? fold(each.error.code, () => h("p", {}, each.error.message, each.error.hint && h("span", { class: "hint" }, ` ${each.error.hint}`)), each.id) : "",
       goes ? h("button", { type: "button", onclick: cancel, "aria-label": `Cancel migration ${each.id}` }, "Cancel") : "",
     ];
   });
@@ -151,9 +158,9 @@ function workers(status) {
   return parts;
 }
 
-function archive(status, failed) {
-  const told = status.archive ? [status.archive] : (status.workers ?? []).flatMap((each) => (each.archive ? [{ worker: each.worker, ...each.archive }] : []));
-  if (!told.length) return h("p", {}, "There is none: start the server with ", h("code", {}, "--archive"), ". Back-ups are made by ", h("code", {}, "headrace backup"), ".");
+/** What is archived, made anew with each answer, beside a button that stays. @param {(error: Error) => void} failed */
+function archive(failed) {
+  const told = h("div"), said = h("p", { role: "status" });
   const now = async () => {
     try {
       const { time } = await call("POST", "v1/archive", { body: {} });
@@ -162,9 +169,30 @@ function archive(status, failed) {
       failed(error);
     }
   };
-  const said = h("p", { role: "status" });
-  const names = [...new Set(told.flatMap(Object.keys))];
-  return [table(names, told.map((each) => names.map((name) => (typeof each[name] === "object" ? JSON.stringify(each[name]) : each[name] ?? ""))), "Archive"), h("button", { type: "button", onclick: now }, "Archive now"), said];
+  const button = h("button", { type: "button", hidden: true, onclick: now }, "Archive now");
+  return { element: h("div", {}, told, button, said), update: ({ archives }) => {
+    button.hidden = !archives.length;
+    put(told, archives.length ? archives.map(archiveOf) : h("p", {}, "There is none: start the server with ", h("code", {}, "--archive"), "."));
+  } };
+}
+
+function archiveOf(each) {
+  const shards = Object.entries(each.shards), sum = (name) => shards.reduce((all, [, one]) => all + one[name], 0);
+  const behind = sum("behind"), where = each.worker ? `${each.worker}: ` : "";
+  return [
+    h("p", {}, `${where}last at ${each.last ?? "no time yet"}, every ${duration(each.interval)}, back to any moment of the last ${duration(each.retention)}; ${bytes(sum("bytes"))} in ${count(sum("segments"))} files at `, h("code", {}, each.url), ". ",
+      h("span", { class: behind ? "bad" : "good" }, behind ? `${count(behind)} writes are on its disk alone.` : "Nothing is on its disk alone.")),
+    errors(each.alarms.map((alarm) => [alarm.of, `${alarm.error} (since ${alarm.since}, ${count(alarm.times)} times)`]), `alarms of ${where}the archive`),
+    fold(`${where}${shards.length} shards`, () => table(["shard", "archived up to write", "not archived", "from write", "files", "rows", "size"],
+      shards.map(([name, one]) => [name, one.position, one.behind, one.begin, one.segments, one.rows, bytes(one.bytes)]), `Archived shards ${where}`)),
+  ];
+}
+
+function backups({ known, backups: found }) {
+  if (!known) return h("p", {}, h("code", {}, "headrace backup backups/monday"), " makes one; those of a directory or URL are listed here where the server is started with ", h("code", {}, "--backups backups"), ".");
+  if (!found.length) return h("p", {}, "None yet: ", h("code", {}, "headrace backup"), " makes one.");
+  const whole = (each) => h("span", { class: each.damage ? "bad" : "good" }, each.damage ?? "whole");
+  return table(["back-up", "of", "writes in it", "shards", "files", "state"], found.map((each) => [each.backup, each.time ?? "", each.writes ?? "", each.shards ?? "", each.files ?? "", whole(each)]), "Back-ups");
 }
 
 /** Each with its goals, and its picture at a click. */

@@ -1,7 +1,7 @@
 /** A worksheet: statements with a button each, their results, and errors where they are. */
 
 import { every, get, migrate, run } from "./api.js";
-import { h, problem, show as put, table } from "./dom.js";
+import { h, problem, renew, show as put, table } from "./dom.js";
 import { draw, treeOf } from "./drawing.js";
 
 export const TITLE = "SQL";
@@ -166,10 +166,8 @@ async function refresh(sheet, catalogue) {
   const parts = [["tables", sheet.tables.shown, () => null], ["views", sheet.views.shown, (name) => `#/views/${encodeURIComponent(name)}`]];
   sheet.names = [...new Set([...parts.flatMap(([, found]) => found.flatMap((each) => [each.name, ...each.columns.map((column) => column.name)])), ...WORDS])];
   const opened = new Set([...catalogue.querySelectorAll("details[open] > summary")].map((each) => each.textContent));
-  const focused = catalogue.contains(document.activeElement) ? document.activeElement.textContent : null;
-  put(catalogue, parts.map(([kind, found, href]) => [h("h3", {}, `${found.length} ${kind}`), found.slice(0, LISTED).map((each) => entry(each, href(each.name), opened.has(each.name))),
+  renew(catalogue, parts.map(([kind, found, href]) => [h("h3", {}, `${found.length} ${kind}`), found.slice(0, LISTED).map((each) => entry(each, href(each.name), opened.has(each.name))),
     found.length > LISTED && h("p", { class: "hint" }, `and ${found.length - LISTED} more: completion knows them all`)]));
-  if (focused !== null) [...catalogue.querySelectorAll("summary")].find((each) => each.textContent === focused)?.focus();
 }
 
 function entry(each, href, open) {

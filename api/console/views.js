@@ -1,7 +1,7 @@
 /** Views: what there is, what a key answers, what that costs; and what is asked without a view. */
 
 import { call, every, get, run, viewPath } from "./api.js";
-import { bytes, count, h, percent, problem, show as put, table } from "./dom.js";
+import { bytes, count, duration, h, percent, problem, renew, show as put, table } from "./dom.js";
 import { legend } from "./drawing.js";
 import { follow } from "./graph.js";
 import { lineage, outcome, read, Sampler, rowsTable, watch } from "./reading.js";
@@ -31,7 +31,7 @@ async function all(main, { query }, signal) {
       const key = view.parameters.map((each) => `${each.name} ${each.kind} ?`).join(", ");
       return [link(view.name), view.ad_hoc ? "automatic" : view.external ? "" : "internal", view.materialization, key, told.keys ?? 0, bytes(told.bytes ?? 0), reads, percent(reads ? told.hits / reads : null)];
     });
-    put(list, table(["view", "kind", "keeps", "parameters", "keys", "memory", "reads", "hits"], rows, "Views"));
+    renew(list, table(["view", "kind", "keeps", "parameters", "keys", "memory", "reads", "hits"], rows, "Views"));
   };
   filter.addEventListener("input", () => {
     history.replaceState(null, "", filter.value ? `#/views?filter=${encodeURIComponent(filter.value)}` : "#/views");
@@ -39,7 +39,7 @@ async function all(main, { query }, signal) {
   });
   await every(signal, PAUSE, async () => {
     [{ views }, status] = await Promise.all([get("v1/views", { signal }), get("v1/status", { signal }).catch(() => ({}))]);
-    if (document.activeElement?.tagName !== "A" || !list.contains(document.activeElement)) paint();
+    paint();
     if (!asked.contains(document.activeElement)) put(asked, await without(signal));
     put(errors);
   }, (error) => put(errors, problem(error)));
@@ -74,7 +74,7 @@ async function one(main, route, signal) {
   );
   const failed = (error) => put(errors, problem(error));
   get(viewPath(view.name, "/explain"), { signal }).then((told) => { plan.textContent = told.explain; }, () => { plan.textContent = ""; });
-  every(signal, PAUSE, async () => put(stats, costs(await get(viewPath(view.name, "/stats"), { signal }))), failed);
+  every(signal, PAUSE, async () => renew(stats, costs(await get(viewPath(view.name, "/stats"), { signal }))), failed);
   await follow(view.name, picture, about, signal, errors);
 }
 
@@ -83,7 +83,7 @@ function costs(told) {
     ["reads", `${count(told.hits + told.misses)}, of which ${percent(told.hit_rate)} hit`], ["a miss takes", told.miss_milliseconds === null ? "–" : `${told.miss_milliseconds} ms`],
     ["keys held", count(told.keys)], ["memory", `${bytes(told.bytes)} for answers, ${bytes(told.state_bytes)} below them`],
     ["nodes", `${told.nodes}, ${told.shared_nodes} shared with other views`], ["a write makes", told.deltas_per_write === null ? "–" : `${told.deltas_per_write} deltas`],
-    ["counted for", told.age < 120 ? `${count(told.age)} s` : `${count(told.age / 60)} min`], ["lag", told.lag === null ? null : `${told.lag} writes`], ["full because", told.reasons.join("; ")],
+    ["age", told.created === null ? null : `${duration(told.age)}, since ${told.created} UTC`], ["counted for", duration(told.counted)], ["lag", told.lag === null ? null : `${told.lag} writes`], ["full because", told.reasons.join("; ")],
   ];
   return [
     h("dl", { class: "facts" }, facts.filter(([, fact]) => fact).map(([name, fact]) => [h("dt", {}, name), h("dd", {}, fact)])),

@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 
 from api.dependencies import FOR_ACCOUNTS, FOR_ALL, Asking, Measuring, Serving, answer, needs
 from api.encoding import loads
-from api.graph import collapsed, part_of
+from api.graph import collapsed
 from api.schemas import (
     DrillsAnswer,
     GraphAnswer,
@@ -89,9 +89,8 @@ async def graph(
     """The dataflow: domains, nodes, edges, links; or only the tables, the views, and which reads which."""
     if view is not None:
         deployment.prepare(view)  # Raises NotFound, with the nearest name.
-    told = await deployment.graph()
+    told = await deployment.graph(view)
     # Of thousands of nodes that takes a tenth of a second, for which no read is to wait.
-    told = told if view is None else await to_thread(part_of, told, view)
     return answer(await to_thread(collapsed, told) if by == "view" else told)
 
 

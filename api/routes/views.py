@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import to_thread
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -37,7 +36,7 @@ from api.schemas import (
     ViewsAnswer,
     ViewStatsAnswer,
 )
-from controller.access.accounts import time_text
+from controller.access.accounts import seconds, time_text
 from controller.access.authentication import Authentication
 from controller.deployment import RequestMoment, ViewInfo
 from controller.live.live_views import LiveViews
@@ -162,9 +161,12 @@ async def stats(view: str, deployment: Serving, session: Asking, authentication:
     """Hits and misses, what the view holds, what a miss and a write cost; and for who has PROCESS, who reads it."""
     lookup = deployment.prepare(view)
     name = lookup.info.name
-    told = await to_thread(stats_of, name, await deployment.status(), await deployment.graph())
+    told = stats_of(name, await deployment.graph(name))
     readers = _readers(name, authentication, deployment.live) if session.may(Privilege.PROCESS) else None
-    return answer({**told, "age": round(monotonic() - lookup.since, 1), "readers": readers})
+    created = lookup.info.created or None
+    age = None if created is None else max(0, int(time() - seconds(created)))
+    times = {"created": created, "age": age, "counted": round(monotonic() - lookup.since, 1)}
+    return answer({**told, **times, "readers": readers})
 
 
 def _readers(view: str, authentication: Authentication, live: LiveViews) -> list[dict[str, Any]]:
@@ -188,4 +190,5 @@ def _view(info: ViewInfo) -> dict[str, Any]:
         "external": info.external,
         "ad_hoc": info.ad_hoc,
         "materialization": info.materialization,
+        "created": info.created or None,
     }

@@ -17,7 +17,7 @@ from controller.migrating.migrator import Migrator
 from controller.serving import BUDGET, Serving
 from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
-from controller.status import graph_of, held_by, status_of
+from controller.status import graph_of, held_by, reader_status, readers_of, status_of
 from domains.errors import StorageFailure
 from domains.language.collating.collation import BINARY
 from domains.plan.graph import NodeIndex
@@ -231,8 +231,14 @@ class LocalDeployment(Serving):
 
     # --- what there is --------------------------------------------------------------------------------------
 
-    async def graph(self) -> dict[str, Any]:
-        return graph_of(self.state.flow, held_by(self.dataflow))
+    async def graph(self, view: str | None = None) -> dict[str, Any]:
+        flow = self.state.flow
+        if view is None:
+            return graph_of(flow, held_by(self.dataflow))
+        wanted = flow.above_reader(view)
+        told = {name: reader_status(self.dataflow, flow, node) for name, node in readers_of(flow, view)}
+        reader = next(iter(self.with_reads(told).values()), None)
+        return {**graph_of(flow, held_by(self.dataflow, wanted), wanted), "reader": reader}
 
     async def unready(self) -> tuple[Reason, ...]:
         if self._reopening.since:

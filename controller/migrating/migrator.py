@@ -48,7 +48,7 @@ kills workers may be the migration."""
 TELL_SECONDS = 5.0
 """Between two lines of the log that say how far full state is after a start."""
 
-_ADDS_TIME = re.compile(r"\bALTER\b.*\b(NOW|CURRENT_\w+|LOCALTIME\w*)\b", re.IGNORECASE | re.DOTALL)
+_HAS_TIME = re.compile(r"\bALTER\b.*\b(NOW|CURRENT_\w+|LOCALTIME\w*)\b|\bVIEW\b", re.IGNORECASE | re.DOTALL)
 
 _log = logging.getLogger("headrace.controller")
 
@@ -124,8 +124,8 @@ class Migrator:
         return replace(entry, collation=self.collation)
 
     def _with_time(self, entry: RecipeEntry) -> RecipeEntry:
-        """The time of a change that may give it to stored rows stands in the entry, as their collation does."""
-        asks = not entry.ad_hoc and any(map(_ADDS_TIME.search, entry.statements))
+        """The time of a change that may give it to stored rows, or makes views, is in the entry, as collations are."""
+        asks = not entry.ad_hoc and any(map(_HAS_TIME.search, entry.statements))
         return replace(entry, now=self._now()) if asks else entry
 
     def _plan(self, entry: RecipeEntry, parsed: Sequence[Parsed] | None = None) -> Change:

@@ -54,6 +54,7 @@ def info_of(state: State, lower: str) -> ViewInfo:
         definition.ad_hoc,
         kept,
         tuple(hidden.parameter.name for hidden in planned.hidden),
+        definition.created,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from headrace_client import tokens
 
@@ -60,18 +61,42 @@ class BackupContents:
         place.replace(FILE, json.dumps(sealed({"format": FORMAT, **asdict(self)}), indent=1).encode())
 
 
-def read_contents(place: Place) -> BackupContents | None:
-    """None where the place is no back-up. Raises ArchiveError where it is damaged."""
-    data = place.read(FILE)
+def read_contents(place: Place, directory: str = "") -> BackupContents | None:
+    """None where the place, or a directory of it, is no back-up. Raises ArchiveError where it is damaged."""
+    file = f"{directory}/{FILE}" if directory else FILE
+    data = place.read(file)
     if data is None:
         return None
     try:
         document = opened(json.loads(data))
         if document.pop("format") != FORMAT:
-            raise ArchiveError(f'"{place.shown(FILE)}" is of another version of headrace')
+            raise ArchiveError(f'"{place.shown(file)}" is of another version of headrace')
         return BackupContents(**document)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ArchiveError(f'"{place.shown(FILE)}" is damaged: {error!r}') from error
+        raise ArchiveError(f'"{place.shown(file)}" is damaged: {error!r}') from error
+
+
+LISTED_MOST = 100
+"""Back-ups that are told, the last by their names: each has a file that names all of its files."""
+
+
+def listed(url: str) -> list[dict[str, Any]]:
+    """What each directory under a URL is as a back-up, the latest first; ``damage`` says why one is none.
+
+    :raises ArchiveUnreachable: it cannot be read. :raises NotFound: there is nothing."""
+    place = Place(url).there()
+    found: list[dict[str, Any]] = []
+    for name in place.directories()[-LISTED_MOST:]:
+        told: dict[str, Any] = {"backup": name, "time": None, "shards": None, "files": None, "writes": None}
+        try:
+            contents, damage = read_contents(place, name), f"it has no {FILE}: it was not finished, or is no back-up"
+        except ArchiveError as error:
+            contents, damage = None, error.message
+        if contents is not None:
+            told |= {"time": contents.time, "shards": contents.shards, "files": len(contents.files)}
+            told |= {"writes": sum(contents.positions.values())}
+        found.append({**told, "damage": None if contents is not None else damage})
+    return sorted(found, key=lambda each: each["time"] or "", reverse=True)
 
 
 def damaged_files(place: Place, contents: BackupContents) -> Iterator[ArchiveError]:

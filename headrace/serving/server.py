@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import uvicorn
 
@@ -21,7 +22,7 @@ from api.limits import Admission, Limits
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, named
 from headrace.serving.certificates import context_of, read_again
 from headrace.serving.listening import (
     GRACE_SECONDS,
@@ -233,7 +234,14 @@ def _app(deployment: Deployment, admission: Admission, settings: Settings, liste
         hosts=hosts_of(settings, listening),
         origins=settings.cors_origins,
         drills=settings.drills,
+        backups=None if settings.backups is None else partial(_backups, settings.backups),
     )
+
+
+def _backups(url: str) -> list[dict[str, Any]]:
+    with named():
+        from headrace.backup.choosing import listed  # Late: it loads pyarrow.
+    return listed(url)
 
 
 async def _opened(

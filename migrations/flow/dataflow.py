@@ -86,6 +86,11 @@ class Dataflow:
                 pending.extend(self.nodes[at].parents)
         return reached
 
+    def above_reader(self, view: str) -> set[NodeIndex]:
+        """All that a view's answers are computed by; nothing while it has no reader."""
+        reader = self.readers.get(view.lower())
+        return set() if reader is None else self.ancestors(reader)
+
     def places(self, index: NodeIndex) -> list[DomainIndex]:
         """The domains in which a node stands, one a shard."""
         group = self.nodes[index].domain

@@ -360,7 +360,7 @@ class FakeDeployment:
     async def lineage(self, view: str, key: Any, place: int, session: Caller = OPEN) -> Sequence[tuple[Any, ...]]:
         raise Unsupported(f'lineage of view "{self._view(view).name}": the fake has no dataflow')
 
-    async def graph(self) -> dict[str, Any]:
+    async def graph(self, view: str | None = None) -> dict[str, Any]:
         return {"domains": [], "nodes": [], "edges": [], "links": []}
 
     async def unready(self) -> tuple[Reason, ...]:

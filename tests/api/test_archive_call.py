@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fake_deployment import FakeDeployment
 from headrace_client import tokens
 
 from api.app import create_app
@@ -88,9 +89,25 @@ async def test_the_status_shows_the_archive(http: httpx.AsyncClient) -> None:
     status = (await http.get("/v1/status")).json()
     shown = [status["archive"]] if "archive" in status else [each["archive"] for each in status["workers"]]
     assert shown
+    told = (await http.get("/v1/archive")).json()["archives"]
+    assert [{**each, "worker": None} for each in told] == [{**each, "worker": None} for each in shown]
     for archive in shown:
         assert archive["alarms"] == []
-        assert archive["shards"]
+        assert {each["behind"] for each in archive["shards"].values()} == {0}
+    await http.post("/v1/tables/votes/rows", json={"rows": [{"story": story, "user": 1} for story in range(9)]})
+    await http.get("/v1/views/VoteCount?story=1")
+    later = [each for one in (await http.get("/v1/archive")).json()["archives"] for each in one["shards"].values()]
+    assert sum(each["behind"] for each in later) >= 1, later
+
+
+async def test_backups_are_listed_where_it_is_known_where_they_are() -> None:
+    one = {"backup": "monday", "time": "2026-01-31T08:00:00.000Z", "shards": 1, "files": 3, "writes": 9, "damage": None}
+    for given, wanted in ((None, {"known": False, "backups": []}), (lambda: [one], {"known": True, "backups": [one]})):
+        app = create_app(FakeDeployment(), backups=given)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://headrace") as http:
+            assert (await http.get("/v1/backups")).json() == wanted
+            assert (await http.get("/v1/archive")).json() == {"archives": []}
+        await app.close()
 
 
 async def test_a_place_that_fails_is_said_and_serving_goes_on(http: httpx.AsyncClient, tmp_path: Path) -> None:

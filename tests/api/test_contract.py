@@ -338,6 +338,8 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/migrations",
         "GET /v1/migrations/{id}",
         "POST /v1/archive",
+        "GET /v1/archive",
+        "GET /v1/backups",
         "DELETE /v1/migrations/{id}",
         "GET /v1/graph",
         "GET /v1/lineage",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 
-from api.graph import collapsed, part_of, stats_of
+from api.graph import collapsed, stats_of
 from tests.api.conftest import READ_TIMEOUT
 
 
@@ -16,7 +18,7 @@ def node(index: int, **more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "domains": [0],
     "nodes": [
         node(0, table="stories", deltas=3),
@@ -37,13 +39,6 @@ GRAPH = {
 }
 
 
-def test_a_view_has_what_its_answers_are_computed_by() -> None:
-    part = part_of(GRAPH, "one")
-    assert {each["node"]: each["shared"] for each in part["nodes"]} == {0: True, 1: True, 2: True, 3: False}
-    assert {(edge["from"], edge["to"]) for edge in part["edges"]} == {(1, 2), (2, 3), (0, 3)}
-    assert not part_of(GRAPH, "Unread")["nodes"]
-
-
 def test_a_box_for_each_table_and_view() -> None:
     shown = collapsed(GRAPH)
     assert shown["tables"] == [{"table": "stories", "deltas": 3}, {"table": "votes", "deltas": 10}]
@@ -56,15 +51,12 @@ def test_a_box_for_each_table_and_view() -> None:
 
 
 def test_what_a_view_costs() -> None:
-    told = {
-        "views": {
-            "One": {"materialization": "partial", "keys": 1, "bytes": 5, "hits": 3, "misses": 1, "seconds": 0.002}
-        }
-    }
-    stats = stats_of("One", told, GRAPH)
+    nodes = [{**each, "shared": False} for each in GRAPH["nodes"][:4]]
+    reader = {"materialization": "partial", "keys": 1, "bytes": 5, "hits": 3, "misses": 1, "seconds": 0.002}
+    stats = stats_of("One", {"nodes": nodes, "reader": reader})
     assert (stats["hit_rate"], stats["miss_milliseconds"], stats["state_bytes"]) == (0.75, 2.0, 55)
     assert stats["deltas_per_write"] == round(24 / 13, 3)
-    unread = stats_of("Three", {}, GRAPH)
+    unread = stats_of("Three", {"nodes": [], "reader": None})
     assert (unread["hit_rate"], unread["miss_milliseconds"]) == (None, None)
 
 
@@ -77,12 +69,24 @@ async def test_of_a_real_deployment(http: httpx.AsyncClient, deployment: object)
     part = (await http.get("/v1/graph?view=storieswithvc")).json()
     assert [each["view"] for each in part["nodes"] if each["view"]] == ["StoriesWithVC"]
     assert sum(each["deltas"] for each in part["nodes"] if each["table"] == "stories") == 1
+    whole = (await http.get("/v1/graph")).json()
+    inside = {each["node"] for each in part["nodes"]}
+    assert [{**each, "shared": None} for each in whole["nodes"] if each["node"] in inside] == [
+        {**each, "shared": None} for each in part["nodes"]
+    ]
+    assert part["edges"] == [edge for edge in whole["edges"] if edge["to"] in inside]
+    assert {each["table"] for each in part["nodes"] if each["shared"]} >= {"stories"}
+    assert not any(each["shared"] for each in part["nodes"] if each["view"])
+    assert part["reader"] == (await http.get("/v1/status")).json()["views"]["StoriesWithVC"]
     boxes = (await http.get("/v1/graph?by=view")).json()
     assert {"table": "votes", "view": "StoriesWithVC"} in boxes["edges"]
     stats = (await http.get("/v1/views/StoriesWithVC/stats")).json()
     assert stats["hits"] + stats["misses"] == 3
     assert stats["keys"] == 2
     assert stats["materialization"] == "partial"
+    views = {each["name"]: each for each in (await http.get("/v1/views")).json()["views"]}
+    assert stats["created"] == views["StoriesWithVC"]["created"] is not None
+    assert 0 <= stats["age"] < 600
     unknown = (await http.get("/v1/graph?view=StoriesWithVX")).json()
     assert unknown["error"]["code"] == "not_found"
     assert (await http.get("/v1/graph?by=color")).status_code == 400

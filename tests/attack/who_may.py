@@ -46,6 +46,8 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "GET /v1/lineage": ("/v1/lineage?view=ByAuthor&key=[7]", None, {P.SELECT}),
     "GET /v1/accounts": ("/v1/accounts", None, {P.CREATE_USER}),
     "GET /v1/sessions": ("/v1/sessions", None, {P.PROCESS}),
+    "GET /v1/archive": ("/v1/archive", None, {P.METRICS}),
+    "GET /v1/backups": ("/v1/backups", None, {P.METRICS}),
     "GET /v1/drills": ("/v1/drills", None, {P.METRICS}),
     "GET /v1/drills/{drill}/picture": ("/v1/drills/worker-kill/picture", None, {P.METRICS}),
     "GET /v1/graph": ("/v1/graph", None, {P.METRICS}),

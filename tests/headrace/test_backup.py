@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shlex
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import headrace
 from controller.cluster.state import ClusterState
 from domains.archive.manifest import ArchiveGap, ShardManifest
 from headrace.backup import taking
-from headrace.backup.choosing import BackupContents, choose, read_contents
+from headrace.backup.choosing import BackupContents, choose, listed, read_contents
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
@@ -201,7 +202,18 @@ def test_a_stopped_server_is_backed_up(site: Site, tmp_path: Path) -> None:
     with pytest.raises(StorageFailure, match="in use"):
         back_up_stopped(site.data, str(tmp_path / "early"))
     site.db.close()
-    back_up_stopped(site.data, str(tmp_path / "backup"))
+    contents = back_up_stopped(site.data, str(tmp_path / "all" / "backup"))
+    shutil.copytree(tmp_path / "all" / "backup", tmp_path / "all" / "half", ignore=lambda *_: ["backup.json"])
+    (tmp_path / "all" / "wrong").mkdir()
+    (tmp_path / "all" / "wrong" / "backup.json").write_text("{")
+    whole, *others = listed(str(tmp_path / "all"))
+    told = {"time": contents.time, "shards": contents.shards, "files": len(contents.files)}
+    assert whole == {"backup": "backup", **told, "writes": sum(contents.positions.values()), "damage": None}
+    assert {each["backup"]: str(each["damage"])[:6] for each in others} == {
+        "half": "it has",
+        "wrong": f'"{tmp_path}'[:6],
+    }
+    shutil.move(tmp_path / "all" / "backup", tmp_path / "backup")
     check_restored(site, tmp_path / "backup", tmp_path / "again", before)
 
 

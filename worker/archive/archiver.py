@@ -235,10 +235,12 @@ class Archiver:
     def status(self) -> dict[str, Any]:
         """JSON-ready; sizes in bytes."""
         shards = {}
+        here = {base: at for clock in list(self._dataflow.published.values()) for base, at in clock.items()}
         for archive in list(self.archives.values()):
             manifest = archive.manifest
             shards[manifest.base] = {
                 "position": manifest.position,
+                "behind": max(0, here.get(manifest.base, 0) - manifest.position),
                 "begin": manifest.begin,
                 "segments": len(manifest.segments),
                 "rows": sum(segment.rows for segment in manifest.segments),

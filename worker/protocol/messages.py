@@ -285,6 +285,9 @@ class LinkPositions:
 class Status:
     """→ ``StatusDocument``"""
 
+    nodes: frozenset[NodeIndex] | None = None
+    """The nodes whose state and readers are told; None: all."""
+
 
 @dataclass(frozen=True, slots=True)
 class StatusDocument:

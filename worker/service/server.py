@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
-from domains.plan.graph import DomainIndex, is_automatic
+from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
 from worker.adhoc.cut import samples_of
@@ -185,8 +185,8 @@ class WorkerServer:
                 return self._archive(message)
             case LogRelease(keep=keep):
                 return self._release(keep)
-            case Status():
-                return self._status(connection.server)
+            case Status(nodes=nodes):
+                return self._status(connection.server, nodes)
             case HeardRequest(given_up=given_up):
                 return self._ask(lambda hosted, _: Heard(heard_at_last(hosted, given_up)))
             case ArchivedShardRequest(shard=shard):
@@ -440,9 +440,9 @@ class WorkerServer:
 
     # --- status -------------------------------------------------------------------------------------------------
 
-    async def _status(self, server: WireServer) -> StatusDocument:
+    async def _status(self, server: WireServer, nodes: frozenset[NodeIndex] | None) -> StatusDocument:
         dataflow = self._dataflow
-        document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map))
+        document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map, nodes))
         own = {
             "worker": self._name,
             "incarnation": self._incarnation,

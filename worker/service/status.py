@@ -9,7 +9,7 @@ from typing import Any
 from domains.engine.clock import latest
 from domains.errors import NotFound
 from domains.operators.edges import ReaderOperator
-from domains.plan.graph import DomainIndex
+from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, LinkId
 from domains.plan.traits import is_reader
 from worker.dataflow.domain_host import DomainHost
@@ -93,9 +93,9 @@ def _domain_report(host: HostedDomain) -> DomainReport:
     )
 
 
-def hosted_status(hosted: DomainHost, reader_map: ReaderMap) -> dict[str, Any]:
-    """Taken between two steps."""
-    domains = [_domain(host, reader_map, hosted) for host in hosted.hosts.values()]
+def hosted_status(hosted: DomainHost, reader_map: ReaderMap, nodes: frozenset[NodeIndex] | None) -> dict[str, Any]:
+    """Taken between two steps. ``nodes``: those whose state is told, where it is not all."""
+    domains = [_domain(host, reader_map, hosted, nodes) for host in hosted.hosts.values()]
     full = sum(host.domain.vertices.full_bytes() for host in hosted.hosts.values())
     return {
         "epoch": hosted.epoch,
@@ -126,8 +126,11 @@ def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -
     return {**shown, "alarm": told}
 
 
-def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> dict[str, Any]:
+def _domain(
+    host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost, nodes: frozenset[NodeIndex] | None
+) -> dict[str, Any]:
     domain = host.domain
+    vertices = [vertex for vertex in domain.vertices.values() if nodes is None or vertex.index in nodes]
     return {
         "domain": domain.index,
         "incarnation": domain.incarnation,
@@ -153,7 +156,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
                 "bytes": sum(index.bytes for index in vertex.indexes.values()),
                 "deltas": vertex.emitted,
             }
-            for vertex in domain.vertices.values()
+            for vertex in vertices
         },
         "readers": {
             vertex.node.operator.view: {
@@ -163,7 +166,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
                 "bytes": reader_map.bytes_of(hosted.layouts[domain.index, vertex.index].reader_id),
                 "clock": dict(hosted.clock_of(domain.index, vertex.index)),
             }
-            for vertex in domain.vertices.values()
+            for vertex in vertices
             if is_reader(vertex.node.operator) and isinstance(vertex.operator, ReaderOperator)
         },
     }

@@ -276,8 +276,11 @@ class ClusterDeployment(Serving):
             return (Reason(ReasonKind.STARTING, error.message), *found)
         return (*trouble_of(shown), *found)
 
-    async def graph(self) -> dict[str, Any]:
-        return await self._overview.graph()
+    async def graph(self, view: str | None = None) -> dict[str, Any]:
+        if view is None:
+            return await self._overview.graph()
+        part, told = await self._overview.graph_of_view(view)
+        return {**part, "reader": next(iter(self.with_reads(told).values()), None)}
 
     async def status(self) -> dict[str, Any]:
         shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())

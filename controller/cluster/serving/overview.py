@@ -54,31 +54,33 @@ class Overview:
 
     async def graph(self) -> Document:
         """The nodes, and their state in all domains that answer."""
-        held: Held = {}
-        for document in (await self._documents()).values():
-            for domain in document["domains"]:
-                for index, own in domain["state"].items():
-                    keys, size, deltas = held.get(NodeIndex(int(index)), UNHELD)
-                    total = (keys + own["keys"], size + own["bytes"], deltas + own.get("deltas", 0))
-                    held[NodeIndex(int(index))] = total
-        return graph_of(self._directory.state.flow, held)
+        documents = await self._documents()
+        return graph_of(self._directory.state.flow, _held(documents))
+
+    async def graph_of_view(self, view: str) -> tuple[Document, Document]:
+        """The nodes that a view stands on, of which alone workers tell; and its reader's status, by the view's name."""
+        flow = self._directory.state.flow
+        wanted = flow.above_reader(view)
+        documents = await self._documents(frozenset(wanted))
+        domains = [domain for each in documents.values() for domain in each["domains"]]
+        return graph_of(flow, _held(documents), wanted), views_of(flow, domains, view)
 
     # --- the report -------------------------------------------------------------------------------------------
 
     def _workers(self) -> list[WorkerDescriptor]:
         return [worker for _, worker in sorted(self._directory.workers.items())]
 
-    async def _documents(self) -> dict[str, Document]:
+    async def _documents(self, nodes: frozenset[NodeIndex] | None = None) -> dict[str, Document]:
         """The status of each worker that answers."""
         workers = self._workers()
-        told = await asyncio.gather(*(self._ask(worker) for worker in workers))
+        told = await asyncio.gather(*(self._ask(worker, nodes) for worker in workers))
         return {worker.name: each for worker, each in zip(workers, told, strict=True) if each is not None}
 
-    async def _ask(self, worker: WorkerDescriptor) -> Document | None:
+    async def _ask(self, worker: WorkerDescriptor, nodes: frozenset[NodeIndex] | None) -> Document | None:
         try:
             async with asyncio.timeout(PATIENCE):
                 connection = await self._connections.to(worker)
-                answer: StatusDocument = await connection.ask(Status())
+                answer: StatusDocument = await connection.ask(Status(nodes))
         except (HeadraceError, TimeoutError):
             return None
         return answer.document
@@ -157,18 +159,30 @@ def _memory(documents: Mapping[str, Document]) -> Document:
     return {**shown, "alarm": "; ".join(alarms)} if alarms else shown
 
 
-def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
-    """The contents of the domains' readers, by view. ``lag``: writes that are in the base tables and not yet in the
-    reader, of the shard that is furthest behind. Reports are not of one moment, so a busy cluster always shows a few.
+def _held(documents: Mapping[str, Document]) -> Held:
+    held: Held = {}
+    for document in documents.values():
+        for domain in document["domains"]:
+            for index, own in domain["state"].items():
+                keys, size, deltas = held.get(NodeIndex(int(index)), UNHELD)
+                total = (keys + own["keys"], size + own["bytes"], deltas + own.get("deltas", 0))
+                held[NodeIndex(int(index))] = total
+    return held
+
+
+def views_of(flow: Dataflow, domains: Sequence[Document], view: str | None = None) -> Document:
+    """The contents of the domains' readers, by view, or of that of one. ``lag``: writes that are in the base tables and
+    not yet in the reader, of the shard that is furthest behind. Reports are not of one moment, so a busy cluster always
+    shows a few.
     """
     positions = {table["base"]: table["position"] for each in domains for table in each["tables"].values()}
     shown: Document = {
         name: {"materialization": node.materialization.value, "keys": 0, "bytes": 0, "lag": 0}
-        for name, node in readers_of(flow)
+        for name, node in readers_of(flow, view)
     }
     for domain in domains:
-        for view, reader in domain["readers"].items():
-            known = shown.get(view)
+        for name, reader in domain["readers"].items():
+            known = shown.get(name)
             if known is not None:
                 known["keys"] += reader["keys"]
                 known["bytes"] += reader["bytes"]

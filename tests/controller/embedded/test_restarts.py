@@ -45,6 +45,8 @@ async def test_what_was_created_and_dropped_again_is_not_in_the_recipe(tmp_path:
     opened = await LocalDeployment.open(tmp_path)
     await opened.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 5), (2, 5)")
     await opened.execute("CREATE EXT VIEW kept AS SELECT a, COUNT(*) AS n FROM t WHERE a = ? GROUP BY a")
+    (kept,) = opened.views()
+    assert kept.created
     sizes = set[int]()
     for turn in range(25):
         await opened.execute(f"CREATE TABLE u (id INT PRIMARY KEY); INSERT INTO u VALUES ({turn})")
@@ -57,6 +59,7 @@ async def test_what_was_created_and_dropped_again_is_not_in_the_recipe(tmp_path:
     opened = await LocalDeployment.open(tmp_path)
     await opened.execute("CREATE TABLE u (id INT PRIMARY KEY)")
     assert opened.state.catalog.table("u").generation == 25, "it is none of the former ones"
+    assert [view.created for view in opened.views()] == [kept.created]
     ((found, none), _) = await opened.execute("SELECT a, n FROM kept WHERE a = 5; SELECT id FROM u")
     assert (found.rows, none.rows) == (((5, 2),), ())
     await opened.close()
