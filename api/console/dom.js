@@ -129,6 +129,9 @@ export function count(value) {
   return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
 }
 
+/** `1 key`, `2 keys`. @param {number} number @param {string} word */
+export const several = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
 /** An error where it has happened. @param {Error & {hint?: string, code?: string}} error */
 export function problem(error) {
   return h("p", { class: "error", role: "alert" }, error.message, error.hint && h("span", { class: "hint" }, ` ${error.hint}`));

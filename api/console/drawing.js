@@ -4,7 +4,7 @@
  * Colour says what a node keeps, and among full nodes only the *cause* is marked, not all that are full because of it.
  */
 
-import { bytes, count, h, s } from "./dom.js";
+import { bytes, count, h, s, several } from "./dom.js";
 import { layered } from "./layout.js";
 
 const WIDTH = 190;
@@ -29,7 +29,7 @@ export function boxOf(node) {
   const kept = node.table ? "base" : node.materialization;
   return {
     id: String(node.node), title: node.table ?? node.view ?? node.text,
-    note: node.table ? "base table" : kept === "none" ? "keeps nothing" : `${kept}, ${count(node.keys)} keys, ${bytes(node.bytes)}`,
+    note: node.table ? "base table" : kept === "none" ? "keeps nothing" : `${kept}, ${several(node.keys, "key")}, ${bytes(node.bytes)}`,
     kind: `${kept}${isCause(node.reason) ? " cause" : ""}${node.view ? " reader" : ""}${node.shared ? " shared" : ""}`,
     deltas: node.deltas, about: node,
   };
@@ -53,7 +53,10 @@ export function draw(boxes, edges, { label, open, across }) {
   const svg = s("svg", {
     viewBox: `-4 -4 ${plan.width + 8} ${plan.height + 8}`, width: plan.width + 8, height: plan.height + 8, role: "group", "aria-label": label,
   }, lines.map(({ path }) => path), [...shown.values()], lines.map(({ rate }) => rate));
-  const element = h("div", { class: "drawing scroll", tabindex: "0", role: "region", "aria-label": label }, svg);
+  const fit = h("button", { type: "button", class: "fit", "aria-pressed": "false", onclick: () => {
+    fit.setAttribute("aria-pressed", String(svg.classList.toggle("whole")));
+  } }, "Whole picture");
+  const element = h("div", { class: "framed" }, fit, h("div", { class: "drawing scroll", tabindex: "0", role: "region", "aria-label": label }, svg));
   let before = new Map(boxes.map((box) => [box.id, box.deltas ?? 0])), then = performance.now();
 
   /** Lights up what has emitted deltas since the last time, and writes deltas a second on the edges. @param {{id: string, deltas?: number, note: string}[]} now */
@@ -129,7 +132,7 @@ export function details(node) {
 }
 
 export function legend() {
-  const kinds = [["base", "base table"], ["partial", "partial: the keys that were asked for"], ["full", "full"], ["full cause", "full, and the cause of it"], ["none", "keeps nothing"]];
+  const kinds = [["base", "base table"], ["partial", "partial: the keys that were asked for"], ["full", "full"], ["full cause", "full, and the cause of it"], ["none", "keeps nothing"], ["shared", "dashed: other views use it, too"]];
   return h("ul", { class: "legend", "aria-label": "Colours" }, kinds.map(([kind, name]) => h("li", {}, h("span", { class: `dot ${kind}` }), name)));
 }
 

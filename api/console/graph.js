@@ -1,7 +1,7 @@
 /** The joint graph of all views: a box for each table and view, and one view's nodes when it is opened. */
 
 import { get, every } from "./api.js";
-import { bytes, count, h, problem, show as put } from "./dom.js";
+import { bytes, count, h, problem, several, show as put } from "./dom.js";
 import { boxOf, details, draw, isCause, legend } from "./drawing.js";
 
 export const TITLE = "Graph";
@@ -105,7 +105,7 @@ function boxesOf({ tables, boxes: found }) {
   const boxes = [
     ...tables.map((each) => ({ id: `t ${each.table}`, title: each.table, note: "base table", kind: "base", deltas: each.deltas, about: each })),
     ...found.map((each) => ({
-      id: id(each), title: each.view ?? `${count(each.views)} views of ${each.of.join(", ")}`, note: `${each.materialization}, ${count(each.nodes)} nodes, ${bytes(each.bytes)}`,
+      id: id(each), title: each.view ?? `${count(each.views)} views of ${each.of.join(", ")}`, note: `${each.materialization}, ${several(each.nodes, "node")}, ${bytes(each.bytes)}`,
       kind: `${each.materialization}${each.reasons.some(isCause) ? " cause" : ""} reader`, deltas: each.deltas, about: each,
     })),
   ];

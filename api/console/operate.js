@@ -1,7 +1,7 @@
 /** What an operator looks at: how much is asked, what is wrong, who serves what, and what is under way. */
 
 import { call, every, get, run } from "./api.js";
-import { bytes, count, duration, h, percent, problem, renew as put, table } from "./dom.js";
+import { bytes, count, duration, h, percent, problem, renew as put, several, table } from "./dom.js";
 
 export const TITLE = "Operate";
 const PAUSE = 2000;
@@ -71,16 +71,17 @@ function overview(status, now, before) {
   const grown = (name) => (now.counters[name] ?? 0) - (before?.counters[name] ?? 0);
   const rate = (number) => (before ? `${count(number / seconds)}/s` : "…");
   const { memory } = status;
-  const lag = Math.max(0, ...Object.values(status.views ?? {}).map((view) => view.lag ?? 0), ...(status.links ?? []).map((link) => link.lag ?? 0));
+  const most = (found) => Math.max(0, ...found.map((each) => each.lag ?? 0));
+  const lag = `${several(most(Object.values(status.views ?? {})), "write")}, ${several(most(status.links ?? []), "packet")}`;
   const reads = grown("hits") + grown("misses"), all = now.counters.hits + now.counters.misses;
   const failures = now.errors.reduce((sum, [, , number]) => sum + number, 0);
   const tile = (name, value, more) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, more));
   return [
     h("dl", { class: "tiles" },
-      tile("reads", rate(reads)), tile("writes", rate(grown("writes"))), tile("hits", percent(before && reads ? grown("hits") / reads : all ? now.counters.hits / all : null)),
-      tile("p99", p99(now.buckets, before?.buckets)), tile("lag", `${lag}`), tile("evictions", rate(grown("evictions"))),
+      tile("reads", rate(reads)), tile("writes", rate(grown("writes"))), tile("reads that hit", percent(before && reads ? grown("hits") / reads : all ? now.counters.hits / all : null)),
+      tile("99 of 100 HTTP answers in", p99(now.buckets, before?.buckets)), tile("views lag by at most", lag), tile("evictions", rate(grown("evictions"))),
       tile("memory", `${bytes(memory.accounted)} of ${bytes(memory.limit)}`, h("meter", { min: 0, max: memory.limit || 1, high: 0.95 * memory.limit, value: memory.accounted, "aria-label": "memory" })),
-      tile("up", `${count(status.uptime / 60)} min`), tile("version", status.version)),
+      tile("up for", duration(status.uptime)), tile("version", status.version)),
     failures > 0 && h("details", {}, h("summary", {}, `${failures} answers with an error of the server`), table(["route", "status", "answers"], now.errors, "Errors by route")),
   ];
 }
@@ -154,7 +155,7 @@ function workers(status) {
       each.worker, h("span", { class: each.health === "ok" ? "good" : "bad" }, each.health), each.pid, `${each.host}:${each.port}`, each.domains.join(", "), `${bytes(each.memory_accounted)} of ${bytes(each.memory_limit)}`, bytes(each.memory_resident),
     ]), "Workers"));
   }
-  parts.push(table(["domain", "worker", "nodes", "state", "parked", "pending"], status.domains.map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));
+  parts.push(table(["domain", "worker", "nodes", "state", "reads that wait", "upqueries under way"], status.domains.map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));
   return parts;
 }
 

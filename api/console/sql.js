@@ -79,7 +79,8 @@ export async function show(main, { query }, signal) {
 
 function list(buttons, sheet) {
   const statements = statementsOf(sheet.editor.value);
-  put(buttons, statements.map((each) => h("button", { type: "button", class: "run", onclick: () => perform(sheet, [each]) }, `Run ${short(each.sql)}`)),
+  const explained = (each) => /^(SELECT|WITH)\b/i.test(each.sql) && h("button", { type: "button", onclick: () => perform(sheet, [{ ...each, sql: `EXPLAIN ${each.sql}`, start: each.start - "EXPLAIN ".length }]), "aria-label": `Explain ${short(each.sql)}` }, "Explain");
+  put(buttons, statements.map((each) => [h("button", { type: "button", class: "run", onclick: () => perform(sheet, [each]) }, `Run ${short(each.sql)}`), explained(each)]),
     statements.length > 1 && h("button", { type: "button", onclick: () => perform(sheet, statements) }, "Run all"));
 }
 
@@ -175,6 +176,7 @@ function entry(each, href, open) {
 }
 
 function recall({ editor }, history) {
+  if (!remembered().length) return put(history, h("p", { class: "hint" }, "Nothing yet: what you run in this tab is here to be taken again."));
   put(history, h("ol", {}, remembered().map((sql) => h("li", {}, h("button", { type: "button", class: "plain", onclick: () => { editor.value = `${sql};\n`; editor.dispatchEvent(new Event("input")); editor.focus(); } }, short(sql))))));
 }
 

@@ -156,6 +156,7 @@ async function play(stage, subject, signal) {
     event.target.disabled = false;
     event.target.focus();
   } }, text);
+  put(answer, h("p", { class: "hint" }, "Nobody here has read it yet: begin with step 1."));
   put(stage,
     h("p", {}, `This is ${subject.about}, by the view `, h("a", { href: `#/views/${encodeURIComponent(subject.view)}` }, subject.view), ". No column holds its votes: the view is SQL over the votes themselves."),
     h("ol", { class: "steps" }, h("li", {}, button("read", "Read the story")), h("li", {}, button("vote", "Vote for it")), h("li", {}, button("evict", "Evict its answer")), h("li", {}, "Read it again: a miss."), h("li", {}, button("watch", "Watch it, and vote"))),

@@ -25,7 +25,8 @@ async function all(main, { query }, signal) {
   let views = [], status = {};
   const paint = () => {
     const wanted = filter.value.trim().toLowerCase();
-    const rows = views.filter((view) => !wanted || view.name.toLowerCase().includes(wanted)).map((view) => {
+    const found = views.filter((view) => !wanted || view.name.toLowerCase().includes(wanted));
+    const rows = [...found.filter((view) => view.external), ...found.filter((view) => !view.external)].map((view) => {
       const told = status.views?.[view.name] ?? {};
       const reads = (told.hits ?? 0) + (told.misses ?? 0);
       const key = view.parameters.map((each) => `${each.name} ${each.kind} ?`).join(", ");
@@ -82,7 +83,7 @@ function costs(told) {
   const facts = [
     ["reads", `${count(told.hits + told.misses)}, of which ${percent(told.hit_rate)} hit`], ["a miss takes", told.miss_milliseconds === null ? "–" : `${told.miss_milliseconds} ms`],
     ["keys held", count(told.keys)], ["memory", `${bytes(told.bytes)} for answers, ${bytes(told.state_bytes)} below them`],
-    ["nodes", `${told.nodes}, ${told.shared_nodes} shared with other views`], ["a write makes", told.deltas_per_write === null ? "–" : `${told.deltas_per_write} deltas`],
+    ["nodes", `${told.nodes}, ${told.shared_nodes} shared with other views`], ["a written row makes", told.deltas_per_write === null ? "–" : `${told.deltas_per_write} deltas in its nodes`],
     ["age", told.created === null ? null : `${duration(told.age)}, since ${told.created} UTC`], ["counted for", duration(told.counted)], ["lag", told.lag === null ? null : `${told.lag} writes`], ["full because", told.reasons.join("; ")],
   ];
   return [

@@ -89,7 +89,7 @@ def listed(url: str) -> list[dict[str, Any]]:
     for name in place.directories()[-LISTED_MOST:]:
         told: dict[str, Any] = {"backup": name, "time": None, "shards": None, "files": None, "writes": None}
         try:
-            contents, damage = read_contents(place, name), f"it has no {FILE}: it was not finished, or is no back-up"
+            contents, damage = read_contents(place, name), f"no whole back-up: it has no {FILE}"
         except ArchiveError as error:
             contents, damage = None, error.message
         if contents is not None:

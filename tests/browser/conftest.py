@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -72,18 +73,23 @@ def picture(request: pytest.FixtureRequest) -> Picture:
     return take
 
 
-@pytest.fixture
-def page(browser: Browser, server: str, request: pytest.FixtureRequest, picture: Picture) -> Iterator[Page]:
-    """A page that is watched: at the end it has said no error, and asked nobody but the server."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, base_url=server)
+@contextmanager
+def watched(browser: Browser, url: str, picture: Picture, allowed: tuple[str, ...] = ()) -> Iterator[Page]:
+    """A page that is watched: at the end it has said no error but what is allowed, and asked nobody but the server."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, base_url=url)
     context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-    opened.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((server, "data:")) else None)
+    opened.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((url, "data:")) else None)
     yield opened
     picture(opened, "at the end")
     context.close()
-    refusals = request.node.get_closest_marker("refusals") is not None
-    assert [each for each in wrong if not (refusals and each.startswith(REFUSED))] == []
+    assert [each for each in wrong if not each.startswith(allowed or ("\0",))] == []
+
+
+@pytest.fixture
+def page(browser: Browser, server: str, request: pytest.FixtureRequest, picture: Picture) -> Iterator[Page]:
+    with watched(browser, server, picture, REFUSED if request.node.get_closest_marker("refusals") else ()) as opened:
+        yield opened

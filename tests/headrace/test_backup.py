@@ -210,7 +210,7 @@ def test_a_stopped_server_is_backed_up(site: Site, tmp_path: Path) -> None:
     told = {"time": contents.time, "shards": contents.shards, "files": len(contents.files)}
     assert whole == {"backup": "backup", **told, "writes": sum(contents.positions.values()), "damage": None}
     assert {each["backup"]: str(each["damage"])[:6] for each in others} == {
-        "half": "it has",
+        "half": "no who",
         "wrong": f'"{tmp_path}'[:6],
     }
     shutil.move(tmp_path / "all" / "backup", tmp_path / "backup")
