@@ -422,3 +422,14 @@ def test_the_longest_tests_begin_first() -> None:
     stretch = len(items) // 2
     assert [item.nodeid for item in dealt[:stretch]] == [*LONGEST[::2], "a", "b"]
     assert dealt[stretch].nodeid == LONGEST[1]
+
+
+def test_the_console_is_as_large_as_it_is_said_to_be() -> None:
+    said = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    stated = re.search(r"some ([\d,]+) lines of JavaScript modules, as a browser reads\nthem, (\d+) kB", said)
+    assert stated is not None
+    lines, size = stated.groups()
+    files = [path for path in (ROOT / "api" / "console").iterdir() if not path.is_symlink()]
+    modules = [path.read_text("utf-8") for path in files if path.suffix == ".js"]
+    assert abs(sum(len(each.splitlines()) for each in modules) - int(lines.replace(",", ""))) <= 100
+    assert abs(sum(path.stat().st_size for path in files) / 1000 - int(size)) <= 5

@@ -29,7 +29,7 @@ export function boxOf(node) {
   const kept = node.table ? "base" : node.materialization;
   return {
     id: String(node.node), title: node.table ?? node.view ?? node.text,
-    note: node.table ? "base table" : kept === "none" ? "keeps nothing" : `${kept}, ${several(node.keys, "key")}, ${bytes(node.bytes)}`,
+    note: node.table ? "base table" : kept === "none" ? "keeps nothing" : `${node.state.split(":")[0] || kept}, ${several(node.keys, "key")}`,
     kind: `${kept}${isCause(node.reason) ? " cause" : ""}${node.view ? " reader" : ""}${node.shared ? " shared" : ""}`,
     deltas: node.deltas, about: node,
   };

@@ -129,21 +129,29 @@ async function one(main, view, signal) {
  * @param {Element} about @param {AbortSignal} signal @param {Element} errors
  */
 export async function follow(view, picture, about, signal, errors) {
-  let drawn = null, shown = "";
+  const look = pictureOf(view, picture, about);
   await every(signal, PAUSE, async () => {
-    const graph = await get(`v1/graph?view=${encodeURIComponent(view)}`, { signal });
-    const boxes = graph.nodes.map(boxOf);
-    const same = boxes.map((box) => box.id).join();
-    if (!drawn || same !== shown) {
-      shown = same;
-      drawn = draw(boxes, edgesOf(graph), { label: `The dataflow of ${view}`, open: (node) => put(about, h("h2", {}, node.view ?? node.table ?? node.operator), details(node)) });
-      put(picture, boxes.length ? drawn.element : h("p", {}, "No nodes yet: they are made when the view is first read."));
-    } else drawn.update(boxes);
+    await look(signal);
     put(errors);
   }, (error) => put(errors, problem(error)));
 }
 
-/** @param {any} graph */
-export function edgesOf(graph) {
-  return graph.edges.map((edge) => ({ from: String(edge.from), to: String(edge.to) }));
+/**
+ * A view's nodes as a drawing: each look at them lights up what has changed since the last one, and says how many that are.
+ * @param {string} view @param {Element} picture @param {Element} about where an opened node is described
+ * @returns {(signal: AbortSignal) => Promise<number>}
+ */
+export function pictureOf(view, picture, about) {
+  let drawn = null, shown = "";
+  return async (signal) => {
+    const { nodes, edges } = await get(`v1/graph?view=${encodeURIComponent(view)}`, { signal });
+    const boxes = nodes.map(boxOf), same = boxes.map((box) => box.id).join();
+    if (drawn && same === shown) return drawn.update(boxes);
+    shown = same;
+    drawn = draw(boxes, edges.map((edge) => ({ from: String(edge.from), to: String(edge.to) })), {
+      label: `The dataflow of ${view}`, open: (node) => put(about, h("h2", {}, node.view ?? node.table ?? node.operator), details(node)),
+    });
+    put(picture, boxes.length ? drawn.element : h("p", {}, "No nodes yet: they are made when the view is first read."));
+    return 0;
+  };
 }

@@ -9,12 +9,18 @@ const BUCKET = /^headrace_http_seconds_bucket\{le="([^"]+)",route="([^"]*)"\} (\
 
 export async function show(main, route, signal) {
   const parts = Object.fromEntries(["overview", "alarms", "migrations", "running", "workers", "archive", "backups", "drills", "sessions", "accounts"].map((name) => [name, h("div", { id: name })]));
-  const wrong = h("div");
-  main.append(h("h1", {}, "Operate"), wrong, parts.alarms, parts.overview,
+  const wrong = h("div"), acted = h("div");
+  main.append(h("h1", {}, "Operate"), wrong, acted, parts.alarms, parts.overview,
     h("h2", {}, "Migrations"), parts.migrations, h("h2", {}, "Running statements"), parts.running,
     h("h2", {}, "Workers and shards"), parts.workers, h("h2", {}, "Archive"), parts.archive, h("h2", {}, "Back-ups"), parts.backups,
     h("h2", {}, "Drills"), parts.drills, h("h2", {}, "Sessions"), parts.sessions, h("h2", {}, "Accounts"), parts.accounts);
-  const failed = (error) => put(wrong, problem(error));
+  /** Does what a button says, and shows why it could not. @param {string} method @param {string} path */
+  const act = async (method, path) => {
+    put(acted);
+    return call(method, path, method === "POST" ? { body: {} } : {}).catch((error) => put(acted, problem(error)));
+  };
+  /** Whoever may not see a part is told there. @param {string} name @param {number} pause @param {string} path @param {(found: any) => any} shown */
+  const follow = (name, pause, path, shown) => every(signal, pause, async () => put(parts[name], shown(await get(path, { signal }))), (error) => put(parts[name], problem(error)));
   let before = null;
   every(signal, PAUSE, async () => {
     const [status, metrics] = await Promise.all([get("v1/status", { signal }), get("metrics", { signal, text: true })]);
@@ -24,14 +30,17 @@ export async function show(main, route, signal) {
     put(parts.workers, workers(status));
     before = now;
     put(wrong);
-  }, failed);
-  every(signal, PAUSE / 2, async () => put(parts.migrations, migrations(await get("v1/migrations", { signal }), failed)), failed);
-  every(signal, PAUSE / 2, async () => put(parts.running, running(await get("v1/queries/running", { signal }), failed)), failed);
-  every(signal, 2 * PAUSE, async () => put(parts.sessions, sessions(await get("v1/sessions", { signal }))), (error) => put(parts.sessions, problem(error)));
-  const archived = archive(failed);
-  put(parts.archive, archived.element);
-  every(signal, 2 * PAUSE, async () => archived.update(await get("v1/archive", { signal })), (error) => put(parts.archive, problem(error)));
-  every(signal, 10 * PAUSE, async () => put(parts.backups, backups(await get("v1/backups", { signal }))), (error) => put(parts.backups, problem(error)));
+  }, (error) => put(wrong, problem(error)));
+  const said = h("p", { role: "status" });
+  const archiveNow = async () => {
+    const done = await act("POST", "v1/archive");
+    if (done) put(said, `archived up to ${done.time}`);
+  };
+  follow("migrations", PAUSE / 2, "v1/migrations", (found) => migrations(found, act));
+  follow("running", PAUSE / 2, "v1/queries/running", (found) => running(found, act));
+  follow("archive", 2 * PAUSE, "v1/archive", (found) => [archive(found, archiveNow), said]);
+  follow("backups", 10 * PAUSE, "v1/backups", backups);
+  follow("sessions", 2 * PAUSE, "v1/sessions", sessions);
   let drilled = "";
   every(signal, 5 * PAUSE, async () => {
     const found = await get("v1/drills", { signal });
@@ -117,12 +126,12 @@ const opened = new Set();
 
 // --- what is under way -------------------------------------------------------------------------------------------------
 
-function migrations({ migrations: found }, failed) {
+function migrations({ migrations: found }, act) {
   if (!found.length) return h("p", {}, "None since the start.");
   const wrong = found.filter((each) => each.state === "failed" && each.error);
   const rows = found.slice(0, 30).map((each) => {
     const goes = each.state === "running" || each.state === "queued";
-    const cancel = () => call("DELETE", `v1/migrations/${each.id}`).catch(failed);
+    const cancel = () => act("DELETE", `v1/migrations/${each.id}`);
     const left = each.seconds_left ? `, ${count(each.seconds_left)} s left` : "";
     return [
       each.id, h("code", {}, each.sql.replace(/\s+/g, " ").slice(0, 90)), each.state,
@@ -133,10 +142,10 @@ function migrations({ migrations: found }, failed) {
   return [errors(wrong.map((each) => [each.id, `${each.error.code}: ${each.error.message}`]), "failed"), table(["id", "statements", "state", "progress", "cancel"], rows, "Migrations")];
 }
 
-function running({ running: found, missing }, failed) {
+function running({ running: found, missing }, act) {
   const silent = missing.map((each) => h("p", { class: "error" }, `${each.process}: ${each.why}`));
   if (!found.length) return [h("p", {}, "None now."), silent];
-  const kill = (id) => call("DELETE", `v1/queries/running/${id}`).catch(failed);
+  const kill = (id) => act("DELETE", `v1/queries/running/${id}`);
   return [table(["id", "statement", "seconds", "process", "stop"], found.map((each) => [
     each.id, h("code", {}, each.sql.slice(0, 120)), each.seconds, each.process ?? "here", h("button", { type: "button", onclick: () => kill(each.id), "aria-label": `Stop statement ${each.id}` }, "Stop"),
   ]), "Running statements"), silent];
@@ -159,22 +168,9 @@ function workers(status) {
   return parts;
 }
 
-/** What is archived, made anew with each answer, beside a button that stays. @param {(error: Error) => void} failed */
-function archive(failed) {
-  const told = h("div"), said = h("p", { role: "status" });
-  const now = async () => {
-    try {
-      const { time } = await call("POST", "v1/archive", { body: {} });
-      put(said, `archived up to ${time}`);
-    } catch (error) {
-      failed(error);
-    }
-  };
-  const button = h("button", { type: "button", hidden: true, onclick: now }, "Archive now");
-  return { element: h("div", {}, told, button, said), update: ({ archives }) => {
-    button.hidden = !archives.length;
-    put(told, archives.length ? archives.map(archiveOf) : h("p", {}, "There is none: start the server with ", h("code", {}, "--archive"), "."));
-  } };
+function archive({ archives }, now) {
+  if (!archives.length) return h("p", {}, "There is none: start the server with ", h("code", {}, "--archive"), ".");
+  return [archives.map(archiveOf), h("button", { type: "button", onclick: now }, "Archive now")];
 }
 
 function archiveOf(each) {

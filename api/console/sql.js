@@ -62,7 +62,7 @@ export async function show(main, { query }, signal) {
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "History"), history), h("section", {}, h("h2", {}, "Catalogue"), catalogue)),
   );
   const sheet = { editor, results, signal, names: [], tables: {}, views: {}, refresh: () => refresh(sheet, catalogue), recall: () => recall(sheet, history) };
-  editor.addEventListener("input", () => { list(buttons, sheet); });
+  for (const change of ["input", "change"]) editor.addEventListener(change, () => list(buttons, sheet));  // The other is a completion's.
   complete(editor, suggestions, () => sheet.names);
   editor.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;

@@ -6,8 +6,8 @@
 
 import { call, get, migrate, viewPath } from "./api.js";
 import { count, h, problem, show as put } from "./dom.js";
-import { boxOf, details, draw, legend } from "./drawing.js";
-import { edgesOf } from "./graph.js";
+import { legend } from "./drawing.js";
+import { pictureOf } from "./graph.js";
 import { live, outcome, read, rowsTable } from "./reading.js";
 
 export const TITLE = "Tour";
@@ -94,18 +94,8 @@ async function watchedNow(subject) {
 
 async function play(stage, subject, signal) {
   const answer = h("div", { "aria-live": "polite" }), picture = h("div"), about = h("section"), said = h("p", { role: "status", id: "said" });
-  let before, drawn, watched, shown = "";
-  const flow = async () => {
-    const graph = await get(`v1/graph?view=${encodeURIComponent(subject.view)}`, { signal });
-    const boxes = graph.nodes.map(boxOf), same = boxes.map((box) => box.id).join();
-    if (!drawn || same !== shown) {
-      shown = same;
-      drawn = draw(boxes, edgesOf(graph), { label: "The dataflow behind the answer", open: (node) => put(about, h("h2", {}, node.view ?? node.table ?? node.operator), details(node)) });
-      put(picture, drawn.element);
-      return 0;
-    }
-    return drawn.update(boxes);
-  };
+  let before, watched;
+  const flow = pictureOf(subject.view, picture, about);
   const ask = async (token) => {
     const found = await read(subject.view, subject.params, { signal, token });
     const rows = seen(found.rows);
@@ -116,7 +106,7 @@ async function play(stage, subject, signal) {
   const acts = {
     read: async () => {
       const found = await ask();
-      await flow();
+      await flow(signal);
       return found.miss ? "Nobody had asked for this story yet, so there was a hole. Its answer was computed from the tables, and is kept. Read again: now it hits." : "It was kept ready: nothing was computed.";
     },
     vote: async () => {
@@ -124,7 +114,7 @@ async function play(stage, subject, signal) {
       const { token } = await vote(subject);
       const took = performance.now() - started;
       await ask(token);
-      const lit = await flow();
+      const lit = await flow(signal);
       return `One row was written in ${took.toFixed(1)} ms, and flowed through ${count(lit)} nodes to the answer. Nothing was invalidated, and nothing computed anew: the read after it, with the write's token, is a hit.`;
     },
     watch: async () => {
@@ -136,13 +126,13 @@ async function play(stage, subject, signal) {
       const rows = seen(watched.answer.now.rows);
       put(answer, h("p", { class: "outcome live" }, h("strong", {}, "live"), ` ${told.toFixed(1)} ms after the vote was sent, this page was told`), rowsTable(rows, "The story's answer", before));
       before = rows;
-      await flow();
+      await flow(signal);
       return "This page watches the view now, and was sent the change: it did not read. What somebody watches is evicted last, and filled again at once where that is done by hand.";
     },
     evict: async () => {
       const { evicted } = await call("POST", viewPath(subject.view, "/evict"), { body: { keys: [subject.params] } });
       put(answer, h("p", { class: "outcome evicted" }, h("strong", {}, "evicted"), ` ${evicted} key: there is a hole now, never a wrong answer`));
-      await flow();
+      await flow(signal);
       return "Answers that nobody reads are forgotten when memory is short; here by hand. The next read is a miss.";
     },
   };
@@ -161,5 +151,5 @@ async function play(stage, subject, signal) {
     h("p", {}, `This is ${subject.about}, by the view `, h("a", { href: `#/views/${encodeURIComponent(subject.view)}` }, subject.view), ". No column holds its votes: the view is SQL over the votes themselves."),
     h("ol", { class: "steps" }, h("li", {}, button("read", "Read the story")), h("li", {}, button("vote", "Vote for it")), h("li", {}, button("evict", "Evict its answer")), h("li", {}, "Read it again: a miss."), h("li", {}, button("watch", "Watch it, and vote"))),
     said, h("div", { class: "columns" }, h("section", {}, h("h2", {}, "The answer"), answer), h("section", {}, h("h2", {}, "The dataflow"), legend(), picture, about)));
-  await flow();
+  await flow(signal);
 }

@@ -18,19 +18,22 @@ export async function show(main, route, signal) {
 
 const link = (name) => h("a", { href: `#/views/${encodeURIComponent(name)}` }, name);
 
+const kindOf = (view) => (view.ad_hoc ? "automatic" : view.external ? "" : "internal");
+const keyOf = (view) => view.parameters.map((each) => `${each.name} ${each.kind} ?`).join(", ");
+
 async function all(main, { query }, signal) {
   const filter = h("input", { type: "search", id: "filter", value: query.get("filter") ?? "", autocomplete: "off" });
   const list = h("div"), asked = h("div"), errors = h("div");
   main.append(h("h1", {}, "Views"), h("form", { role: "search", onsubmit: (event) => event.preventDefault() }, h("label", { for: "filter" }, "Find "), filter), errors, list, h("h2", {}, "Asked without a view"), asked);
-  let views = [], status = {};
+  let views = [], status = null;
   const paint = () => {
     const wanted = filter.value.trim().toLowerCase();
     const found = views.filter((view) => !wanted || view.name.toLowerCase().includes(wanted));
     const rows = [...found.filter((view) => view.external), ...found.filter((view) => !view.external)].map((view) => {
-      const told = status.views?.[view.name] ?? {};
+      const told = status?.views?.[view.name] ?? (status ? {} : null);
+      if (!told) return [link(view.name), kindOf(view), view.materialization, keyOf(view), "–", "–", "–", "–"];
       const reads = (told.hits ?? 0) + (told.misses ?? 0);
-      const key = view.parameters.map((each) => `${each.name} ${each.kind} ?`).join(", ");
-      return [link(view.name), view.ad_hoc ? "automatic" : view.external ? "" : "internal", view.materialization, key, told.keys ?? 0, bytes(told.bytes ?? 0), reads, percent(reads ? told.hits / reads : null)];
+      return [link(view.name), kindOf(view), view.materialization, keyOf(view), told.keys ?? 0, bytes(told.bytes ?? 0), reads, percent(reads ? told.hits / reads : null)];
     });
     renew(list, table(["view", "kind", "keeps", "parameters", "keys", "memory", "reads", "hits"], rows, "Views"));
   };
@@ -39,7 +42,7 @@ async function all(main, { query }, signal) {
     paint();
   });
   await every(signal, PAUSE, async () => {
-    [{ views }, status] = await Promise.all([get("v1/views", { signal }), get("v1/status", { signal }).catch(() => ({}))]);
+    [{ views }, status] = await Promise.all([get("v1/views", { signal }), get("v1/status", { signal }).catch(() => null)]);  // Not everybody may see it.
     paint();
     if (!asked.contains(document.activeElement)) put(asked, await without(signal));
     put(errors);
