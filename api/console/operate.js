@@ -164,7 +164,7 @@ function workers(status) {
       each.worker, h("span", { class: each.health === "ok" ? "good" : "bad" }, each.health), each.pid, `${each.host}:${each.port}`, each.domains.join(", "), `${bytes(each.memory_accounted)} of ${bytes(each.memory_limit)}`, bytes(each.memory_resident),
     ]), "Workers"));
   }
-  parts.push(table(["domain", "worker", "nodes", "state", "reads that wait", "upqueries under way"], status.domains.map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));
+  parts.push(table(["domain", "worker", "nodes", "state", "reads that wait", "upqueries under way"], [...status.domains].sort((one, other) => one.domain - other.domain).map((each) => [each.domain, each.worker ?? "this process", each.nodes, bytes(each.bytes), each.parked, each.pending]), "Domains"));
   return parts;
 }
 
@@ -177,10 +177,10 @@ function archiveOf(each) {
   const shards = Object.entries(each.shards), sum = (name) => shards.reduce((all, [, one]) => all + one[name], 0);
   const behind = sum("behind"), where = each.worker ? `${each.worker}: ` : "";
   return [
-    h("p", {}, `${where}last at ${each.last ?? "no time yet"}, every ${duration(each.interval)}, back to any moment of the last ${duration(each.retention)}; ${bytes(sum("bytes"))} in ${count(sum("segments"))} files at `, h("code", {}, each.url), ". ",
-      h("span", { class: behind ? "bad" : "good" }, behind ? `${count(behind)} writes are on its disk alone.` : "Nothing is on its disk alone.")),
+    h("p", {}, `${where}last at ${each.last ?? "no time yet"}, every ${duration(each.interval)}, back to any moment of the last ${duration(each.retention)}; ${bytes(sum("bytes"))} in ${several(sum("segments"), "file")} at `, h("code", {}, each.url), ". ",
+      h("span", { class: behind ? "bad" : "good" }, behind ? `Not in it yet: ${several(behind, "write")}, which a lost disk takes with it.` : "All writes are in it.")),
     errors(each.alarms.map((alarm) => [alarm.of, `${alarm.error} (since ${alarm.since}, ${count(alarm.times)} times)`]), `alarms of ${where}the archive`),
-    fold(`${where}${shards.length} shards`, () => table(["shard", "archived up to write", "not archived", "from write", "files", "rows", "size"],
+    fold(`${where}${several(shards.length, "shard")}`, () => table(["shard", "archived up to write", "not archived", "from write", "files", "rows", "size"],
       shards.map(([name, one]) => [name, one.position, one.behind, one.begin, one.segments, one.rows, bytes(one.bytes)]), `Archived shards ${where}`)),
   ];
 }

@@ -1,7 +1,7 @@
 /** Reads one key of a view, and keeps what is shown right: by its live stream, else by asking again. */
 
 import { account, address, get, viewPath } from "./api.js";
-import { h, table, text } from "./dom.js";
+import { h, several, table, text } from "./dom.js";
 import { connect } from "./headrace.js";
 
 const AGAIN = 1000;
@@ -51,7 +51,7 @@ export function rowsTable(rows, caption, before, why) {
 export async function lineage(view, params, at) {
   const { rows, more } = await get(`v1/lineage?${new URLSearchParams({ view, key: JSON.stringify(params), row: String(at) })}`);
   const tables = Map.groupBy ? Map.groupBy(rows, (each) => each.table) : rows.reduce((known, each) => known.set(each.table, [...(known.get(each.table) ?? []), each]), new Map());
-  return h("section", { class: "lineage" }, h("h3", {}, `Row ${at + 1} comes from ${more ? "more than " : ""}${rows.length} base rows`),
+  return h("section", { class: "lineage" }, h("h3", {}, `Row ${at + 1} comes from ${more ? "more than " : ""}${several(rows.length, "base row")}`),
     [...tables].map(([name, found]) => [h("p", {}, name), rowsTable(found.map((each) => each.row), `Rows of ${name}`)]));
 }
 

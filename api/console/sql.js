@@ -1,7 +1,7 @@
 /** A worksheet: statements with a button each, their results, and errors where they are. */
 
 import { every, get, migrate, run } from "./api.js";
-import { h, problem, renew, show as put, table } from "./dom.js";
+import { h, problem, renew, several, show as put, table } from "./dom.js";
 import { draw, treeOf } from "./drawing.js";
 
 export const TITLE = "SQL";
@@ -62,7 +62,7 @@ export async function show(main, { query }, signal) {
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "History"), history), h("section", {}, h("h2", {}, "Catalogue"), catalogue)),
   );
   const sheet = { editor, results, signal, names: [], tables: {}, views: {}, refresh: () => refresh(sheet, catalogue), recall: () => recall(sheet, history) };
-  for (const change of ["input", "change"]) editor.addEventListener(change, () => list(buttons, sheet));  // The other is a completion's.
+  for (const change of ["input", "completed"]) editor.addEventListener(change, () => list(buttons, sheet));
   complete(editor, suggestions, () => sheet.names);
   editor.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -119,7 +119,7 @@ function shownResult(sql, result, took, sheet) {
     const picture = boxes.length > 1 ? draw(boxes, edges, { label: "The plan" }).element : null;
     return h("section", { class: "result" }, title, picture, h("pre", { tabindex: "0" }, lines.join("\n")));
   }
-  const done = result.done ?? (columns.length ? `${result.rows.length} rows` : `${result.rows_affected} rows changed`);
+  const done = result.done ?? (columns.length ? several(result.rows.length, "row") : `${several(result.rows_affected, "row")} changed`);
   return h("section", { class: "result" }, title, h("p", {}, `${done}, ${took}`), columns.length > 0 && table(columns, result.rows, short(sql)),
     /^\s*(SELECT|WITH)\b/i.test(sql) && makeView(sql, sheet));
 }
@@ -204,7 +204,7 @@ function complete(editor, box, names) {
   const take = (name) => {
     const start = editor.selectionStart - begun().length;
     editor.setRangeText(/^\w+[(*)]*$/.test(name) ? name : `\`${name.replaceAll("`", "``")}\``, start, editor.selectionStart, "end");
-    editor.dispatchEvent(new Event("change"));
+    editor.dispatchEvent(new Event("completed"));
     close();
     editor.focus();
   };

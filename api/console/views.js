@@ -1,7 +1,7 @@
 /** Views: what there is, what a key answers, what that costs; and what is asked without a view. */
 
 import { call, every, get, run, viewPath } from "./api.js";
-import { bytes, count, duration, h, percent, problem, renew, show as put, table } from "./dom.js";
+import { bytes, count, duration, h, percent, problem, renew, several, show as put, table } from "./dom.js";
 import { legend } from "./drawing.js";
 import { follow } from "./graph.js";
 import { lineage, outcome, read, Sampler, rowsTable, watch } from "./reading.js";
@@ -142,7 +142,7 @@ function keyForm(view, route, answer, signal) {
     watching.abort();
     try {
       const { evicted } = await call("POST", viewPath(view.name, "/evict"), { body: { keys: [params()] } });
-      put(answer, h("p", { class: "outcome evicted" }, `${evicted} key forgotten: the next read is a miss`));
+      put(answer, h("p", { class: "outcome evicted" }, `${several(evicted, "key")} forgotten: the next read is a miss`));
     } catch (error) {
       failed(error);
     }
@@ -161,7 +161,7 @@ function writeBox() {
     event.preventDefault();
     try {
       const { results } = await run(sql.value);
-      put(told, `${results.reduce((sum, each) => sum + each.rows_affected, 0)} rows written`);
+      put(told, `${several(results.reduce((sum, each) => sum + each.rows_affected, 0), "row")} written`);
     } catch (error) {
       put(told, problem(error));
     }

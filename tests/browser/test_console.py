@@ -111,7 +111,7 @@ def test_a_select_becomes_a_view_by_the_keyboard(page: Page, http: httpx.Client,
     page.get_by_role("button", name="Read").click()
     expect(page.locator(".views table")).to_contain_text("north")
     page.get_by_role("button", name="Why is row 1 here?").click()
-    expect(page.locator(".lineage")).to_contain_text("comes from 1 base rows")
+    expect(page.locator(".lineage")).to_contain_text("comes from 1 base row")
     picture(page, "why is it here")
     page.get_by_label("A statement that writes").fill("INSERT INTO weirs VALUES (2, 'south')")
     page.get_by_role("button", name="Write").click()

@@ -121,7 +121,7 @@ def test_an_answer_of_ten_thousand_rows(page: Page, http: httpx.Client, picture:
     sql(http, "CREATE EXT VIEW AllDrops AS SELECT id, note FROM drops ORDER BY id")
     page.goto("/#/sql?q=SELECT%20*%20FROM%20drops%20ORDER%20BY%20id")
     page.get_by_label("Statements, separated by ;").press("Control+Enter")
-    expect(page.locator(".result")).to_contain_text("10000 rows")
+    expect(page.locator(".result")).to_contain_text("10,000 rows")
     expect(page.locator(".result tbody tr")).to_have_count(200)
     page.get_by_role("button", name="Show 200 more").click()
     expect(page.locator(".result tbody tr")).to_have_count(400)

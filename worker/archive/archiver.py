@@ -234,8 +234,9 @@ class Archiver:
 
     def status(self) -> dict[str, Any]:
         """JSON-ready; sizes in bytes."""
-        shards = {}
-        here = {base: at for clock in list(self._dataflow.published.values()) for base, at in clock.items()}
+        here = self._positions()
+        nothing = {"position": 0, "begin": 0, "segments": 0, "rows": 0, "bytes": 0}
+        shards = {base: {**nothing, "behind": at} for base, at in here.items()}  # A new table waits for the next pass.
         for archive in list(self.archives.values()):
             manifest = archive.manifest
             shards[manifest.base] = {
@@ -256,6 +257,13 @@ class Archiver:
             "shards": shards,
             "alarms": self.alarms.document(),
         }
+
+    def _positions(self) -> Clock:
+        """The last write to each base shard of this process."""
+        published = self._dataflow.published
+        domains = [(index, host.domain) for index, host in list(self._dataflow.hosted.hosts.items())]
+        bases = [(index, domain.base_name(schema)) for index, domain in domains for schema in domain.store.tables()]
+        return {base: published.get(index, {}).get(base, 0) for index, base in bases}
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
