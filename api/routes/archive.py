@@ -18,7 +18,7 @@ from migrations.access.rights import Privilege
 router = APIRouter(tags=["archive"])
 
 
-class ArchivedShard(BaseModel):
+class ArchivedShardAnswer(BaseModel):
     position: int = Field(description="The last archived write")
     behind: int = Field(description="Writes since then: a lost disk takes these with it")
     begin: int = Field(description="How far back it reaches")
@@ -35,7 +35,7 @@ class ProcessArchive(BaseModel):
     last: str | None = Field(description="When it archived last")
     compacting: bool
     holds: dict[str, Json] = Field(description="Positions whose log is kept for somebody")
-    shards: dict[str, ArchivedShard]
+    shards: dict[str, ArchivedShardAnswer]
     alarms: list[dict[str, Json]]
 
 
