@@ -23,7 +23,7 @@ from domains.errors import LimitExceeded
 from domains.language.types import Column, Delta, Kind, Row, TableColumn, TableSchema, collations_of
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
-from domains.operators.ranged import FoundRows, Ranged, place_function
+from domains.operators.ranged import Partners, ranged
 from domains.plan.deltas import group_by_key, key_function
 from domains.plan.estimates import Estimated
 from domains.plan.graph import Columns, Node, NodeIndex, Parameter, Reader
@@ -89,7 +89,7 @@ class Evaluation(Walks):
             self._root = self._vertices.add(node)
         self._whole: dict[Vertex, list[Delta]] = {}
         self._hashed: dict[tuple[Vertex, Columns], dict[Row, list[Delta]]] = {}
-        self._in_order: dict[tuple[Vertex, int], FoundRows] = {}
+        self._in_order: dict[tuple[Vertex, int], Partners | None] = {}
         self._guesses: dict[Vertex, int] = {}
         self._decided: dict[tuple[Vertex, Columns], bool] = {}
 
@@ -199,14 +199,12 @@ class Evaluation(Walks):
             hashed = self._hashed[vertex, columns] = group_by_key(self._all(vertex), key_of)
         return [hashed.get(key, ()) for key in keys]
 
-    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Ranged | None]:
-        place = place_function(column, vertex.collations)
+    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Partners | None]:
         if columns or not keys:
-            return [None if rows is None else FoundRows(rows, place) for rows in self.find(vertex, columns, keys)]
-        known = self._in_order.get((vertex, column))
-        if known is None:
-            known = self._in_order[vertex, column] = FoundRows(self._all(vertex), place)
-        return [known] * len(keys)
+            return [ranged(rows, column, vertex.collations) for rows in self.find(vertex, columns, keys)]
+        if (vertex, column) not in self._in_order:
+            self._in_order[vertex, column] = ranged(self._all(vertex), column, vertex.collations)
+        return [self._in_order[vertex, column]] * len(keys)
 
     def _is_looked_up(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> bool:
         """Whether by an index of a base table; else all rows are gone through."""

@@ -7,16 +7,17 @@ was computed from one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from domains.errors import StorageFailure
 from domains.language.ordered import encode_value
 from domains.language.types import Delta, Row
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
-from domains.operators.ranged import FoundRows, Ranged, RowsInOrder, place_function
-from domains.plan.deltas import at_most, consolidate
+from domains.operators.ranged import FoundRows, Partners, Ranged, place_function, ranged
+from domains.plan.deltas import at_most
 from domains.plan.graph import Columns
 from domains.plan.sides import COMPUTED
 from domains.plan.traits import traits_of
@@ -50,16 +51,18 @@ class Peek:
             return list(map(index.get, keys))
         return vertex.operator.compute(self, columns, keys)
 
-    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Ranged | None]:
-        if self._seen is None:
-            walked = _walked(vertex, columns, column)
-            if walked is not None:
-                return [WalkedRows(self, vertex, columns, column, key, *walked) for key in keys]
+    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Partners | None]:
+        def whole(key: Row) -> FoundRows:
+            place = place_function(column, vertex.collations)
+            return FoundRows(self.find(vertex, columns, [key])[0] or (), place)
+
+        walk = _range_walk(vertex, columns, column) if self._seen is None else None
+        if walk is not None:
+            return [WalkedRows(self, walk, key, partial(whole, key)) for key in keys]
         index, found = vertex.indexes.get(columns), self.find(vertex, columns, keys)
         if index is not None and vertex not in self._gated:
             return [index.ranged(key, column) for key in keys]
-        place = place_function(column, vertex.collations)
-        return [None if rows is None else FoundRows(rows, place) for rows in found]
+        return [ranged(rows, column, vertex.collations) for rows in found]
 
     def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
         """How many rows each key has, but no more than ``most``; of a base table or an index no more are read."""
@@ -155,11 +158,18 @@ FIRST_WALKED = 32
 MOST_WALKED = 2_048
 
 
-def _walked(
-    vertex: Vertex, columns: Columns, column: int
-) -> tuple[list[Vertex], BaseOperator, Columns, Columns] | None:
-    """The vertices between a vertex without state and the base table that its rows come from, the base, the columns
-    there, and its order by them; None where there is none."""
+class RangeWalk(NamedTuple):
+    """How ranges of a vertex without state are walked in the base table that its rows come from."""
+
+    between: list[Vertex]
+    base: BaseOperator
+    columns: Columns
+    """The columns of the key in the base, and that of the range behind them."""
+    order: Columns
+
+
+def _range_walk(vertex: Vertex, columns: Columns, column: int) -> RangeWalk | None:
+    """None where its rows come from elsewhere too, or the table has no such order."""
     between: list[Vertex] = []
     wanted = (*columns, column)
     while not vertex.is_base:
@@ -174,50 +184,33 @@ def _walked(
     base = vertex.operator
     assert isinstance(base, BaseOperator)
     order = base.order_by(wanted[:-1], wanted[-1])
-    return None if order is None else (between, base, wanted, order)
+    return None if order is None else RangeWalk(between, base, wanted, order)
 
 
-class WalkedRows:
-    """The rows of one key of a base table, each range by a walk of it; all of them at once, when walks have read as
-    many rows as the table has."""
+class WalkedRows(Ranged):
+    """The rows of one key, each range by a walk of the base table; all of them at once, when walks have read as many
+    rows as the table has. ``whole`` has all of them."""
 
-    def __init__(
-        self,
-        peek: Peek,
-        vertex: Vertex,
-        columns: Columns,
-        column: int,
-        key: Row,
-        between: list[Vertex],
-        base: BaseOperator,
-        wanted: Columns,
-        order: Columns,
-    ) -> None:
-        self._asked = (vertex, columns, key)
-        self._column = column
+    def __init__(self, peek: Peek, walk: RangeWalk, key: Row, whole: Callable[[], Ranged]) -> None:
         self._peek = peek
-        self._between = between
-        self._base = base
-        self._order = order
-        self._last = base.columns[wanted[-1]]
-        stored = [base.columns[at] for at in wanted[:-1]]
+        self._way = walk
+        *stored, self._last = [walk.base.columns[at] for at in walk.columns]
         self._box: Box = {at: exactly(encode_value(value)) for at, value in zip(stored, key, strict=True)}
         self._read = 0
-        self._whole: RowsInOrder | None = None
+        self._whole_of = whole
+        self._whole: Ranged | None = None
 
-    def within(self, bounds: Bounds) -> Iterator[Delta]:
-        if self._whole is None and self._read > self._base.stored.row_count:
-            vertex, columns, key = self._asked
-            rows = self._peek.find(vertex, columns, [key])[0]
-            assert rows is not None, "base tables have no holes"
-            self._whole = RowsInOrder(dict(consolidate(rows)), place_function(self._column, vertex.collations))
-        return self._walk(bounds) if self._whole is None else self._whole.within(bounds)
+    def within(self, bounds: Bounds) -> Iterable[Delta]:
+        if self._whole is None and self._read > self._way.base.stored.row_count:
+            self._whole = self._whole_of()
+        return self._walked(bounds) if self._whole is None else self._whole.within(bounds)
 
-    def _walk(self, bounds: Bounds) -> Iterator[Delta]:
-        for interval in intervals(self._order, ({**self._box, self._last: bounds},)):
-            for part in self._base.stored.walk(self._order, interval, FIRST_WALKED, MOST_WALKED):
+    def _walked(self, bounds: Bounds) -> Iterator[Delta]:
+        between, base, _, order = self._way
+        for interval in intervals(order, ({**self._box, self._last: bounds},)):
+            for part in base.stored.walk(order, interval, FIRST_WALKED, MOST_WALKED):
                 self._read += len(part)
-                rows = self._base.cut(part)
-                for vertex in reversed(self._between):
+                rows = base.cut(part)
+                for vertex in reversed(between):
                     rows = vertex.operator.forward([rows], self._peek)  # type: ignore[arg-type]
                 yield from rows

@@ -28,13 +28,13 @@ A range is a part of a key: what holds for the key, of holes and evictions, hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from domains.language.compile import compile_filter_batch, compile_predicate
 from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
-from domains.operators.ranged import FoundRows, Ranged, RangeOfSide, place_function
+from domains.operators.ranged import Partners, Ranged, RangeOfSide, ranged
 from domains.plan import graph
 from domains.plan.deltas import Entry, add_row, consolidate, group_by_key, key_function
 from domains.plan.graph import Columns, JoinKind
@@ -43,8 +43,6 @@ from domains.plan.sides import LEFT, RIGHT, ranges_of, side_columns
 
 Groups = tuple[dict[Row, list[Delta]], dict[Row, list[Delta]]]
 """The changes of both sides by join key."""
-Partners = Collection[Delta] | Ranged
-"""What a side has at a join key: its rows, or, where a match is in a range of them, what answers for ranges."""
 NO_PARTNERS: Partners = ()
 NOTHING: list[Delta] = []
 MATCHED: Row = (1,)
@@ -295,13 +293,14 @@ class JoinOperator(Operator):
     def _changed(self, rights: list[Delta]) -> Partners:
         """Changes of the right side, as partners of left rows."""
         range_, changes = self._ranges[RIGHT], consolidate(rights)
-        return changes if range_ is None else FoundRows(changes, place_function(range_.column, self._collations[RIGHT]))
+        return (changes if range_ is None else ranged(changes, range_.column, self._collations[RIGHT])) or changes
 
     def _within(self, side: int, found: Partners, row: Row) -> Iterable[Delta]:
         """Those rows of a side that may match a row of the other one."""
+        if not isinstance(found, Ranged):
+            return found
         range_ = self._ranges[side]
-        if range_ is None or isinstance(found, Collection):
-            return found  # type: ignore[return-value]
+        assert range_ is not None, "ranges are asked for where a match is in one"
         bounds = range_.bounds(row)
         return () if bounds is None else found.within(bounds)
 

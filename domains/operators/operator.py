@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from domains.language.types import Delta, Row, collations_of
-from domains.operators.ranged import Ranged
+from domains.operators.ranged import Partners
 from domains.operators.state import Index, RowIndex
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.packets import Pattern
@@ -23,7 +23,7 @@ class Lookups(Protocol):
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The rows of ``vertex`` at each key, in order. Keys hold no NULL."""
 
-    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Ranged | None]:
+    def ranged(self, vertex: Vertex, columns: Columns, column: int, keys: Sequence[Row]) -> list[Partners | None]:
         """``find``, for ranges of a further column; None where the look-up met a hole."""
 
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol
 
 from domains.language.collating.collation import Collations
 from domains.language.compile import compile_expression
@@ -37,14 +36,21 @@ _BEHIND = b"\xff"
 """Behind all that begin with the same value."""
 
 
-class Ranged(Protocol):
-    """The rows of one key."""
+class Ranged:
+    """The rows of one key, by a column of theirs."""
+
+    __slots__ = ()
 
     def within(self, bounds: Bounds) -> Iterable[Delta]:
         """Those whose column is within the bounds, perhaps with others; read as they are taken."""
+        raise NotImplementedError
 
 
-class RowsInOrder:
+Partners = Collection[Delta] | Ranged
+"""What a side has at a join key: its rows, or, where a match is in a range of many, what answers for ranges."""
+
+
+class RowsInOrder(Ranged):
     """The rows of an entry by one column; those that have NULL there are in no range."""
 
     __slots__ = ("_entry", "_place", "_ranked", "bytes")
@@ -89,8 +95,8 @@ class RowsInOrder:
         return self._ranked == RowsInOrder(self._entry, self._place)._ranked
 
 
-class FoundRows:
-    """Rows that a look-up has found, and that nobody keeps: put in order if several ask for ranges of them."""
+class FoundRows(Ranged):
+    """Many rows that a look-up has found, and that nobody keeps: put in order if several ask for ranges of them."""
 
     __slots__ = ("_asked", "_order", "_place", "_rows")
 
@@ -103,7 +109,7 @@ class FoundRows:
     def within(self, bounds: Bounds) -> Iterable[Delta]:
         if self._order is None:
             self._asked += 1
-            if self._asked <= FEW_ROWS or are_few(self._rows):
+            if self._asked <= FEW_ROWS:
                 return self._rows
             self._order = RowsInOrder(dict(consolidate(self._rows)), self._place)
         return self._order.within(bounds)
@@ -111,6 +117,11 @@ class FoundRows:
 
 def are_few(rows: Collection[object]) -> bool:
     return len(rows) <= FEW_ROWS
+
+
+def ranged(rows: Collection[Delta] | None, column: int, collations: Collations) -> Partners | None:
+    """Rows that a look-up has found, for ranges of them; None where it met a hole."""
+    return rows if rows is None or are_few(rows) else FoundRows(rows, place_function(column, collations))
 
 
 def place_function(column: int, collations: Collations) -> Callable[[Row], bytes | None]:

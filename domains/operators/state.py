@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Kind, Row, SqlType, Value
-from domains.operators.ranged import FoundRows, Ranged, RowsInOrder, are_few, place_function
+from domains.operators.ranged import Partners, RowsInOrder, are_few, place_function, ranged
 from domains.plan.deltas import Entry, add_row, consolidate, key_function
 from domains.plan.graph import Columns
 
@@ -83,10 +83,9 @@ class Index(ABC):
     def get(self, key: Row) -> Collection[Delta] | None:
         """The rows at ``key``, or None for a hole."""
 
-    def ranged(self, key: Row, column: int) -> Ranged | None:
+    def ranged(self, key: Row, column: int) -> Partners | None:
         """The rows at ``key`` by a column of theirs, or None for a hole."""
-        rows = self.get(key)
-        return None if rows is None else FoundRows(rows, place_function(column, self.collations))
+        return ranged(self.get(key), column, self.collations)
 
     @abstractmethod
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
@@ -189,7 +188,7 @@ class RowIndex(EntryIndex[Entry]):
             return None if self.partial else ()
         return entry.items()
 
-    def ranged(self, key: Row, column: int) -> Ranged | None:
+    def ranged(self, key: Row, column: int) -> Partners | None:
         entry = self.entries.get(key)
         if entry is None or are_few(entry):
             return super().ranged(key, column)
