@@ -1,4 +1,4 @@
-"""The server that the comparisons of a file are judged by."""
+"""The server that the comparisons are judged by."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from loadgen.bench import servers
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a MariaDB of its own."""
+    """The port of a MariaDB, one for all tests of a process: to make one takes seconds of waiting for a disk. A test
+    has databases of names that no other one has."""
     with servers.mariadb(tmp_path_factory.mktemp("mariadb"), durable=False) as url:
         yield int(url.rstrip("/").rsplit(":", 1)[1])

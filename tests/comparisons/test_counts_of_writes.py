@@ -42,8 +42,7 @@ def statements(rng: random.Random) -> list[tuple[str, str]]:
     return made
 
 
-async def _theirs(url: str, asked: list[tuple[str, str]]) -> list[Told]:
-    port = int(url.rstrip("/").rsplit(":", 1)[1])
+async def _theirs(port: int, asked: list[tuple[str, str]]) -> list[Told]:
     connection = await asyncmy.connect(host="127.0.0.1", port=port, user="root", password="", autocommit=True)
     cursor = connection.cursor()
 
@@ -66,12 +65,11 @@ async def _theirs(url: str, asked: list[tuple[str, str]]) -> list[Told]:
 
 
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
-def test_mariadb_tells_the_same(tmp_path: Path) -> None:
+def test_mariadb_tells_the_same(tmp_path: Path, mariadb: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     asked = statements(random.Random(seed))
-    with servers.mariadb(tmp_path, durable=False) as url:
-        theirs = asyncio.run(_theirs(url, asked))
+    theirs = asyncio.run(_theirs(mariadb, asked))
     with embedded(tmp_path / "ours", read_your_writes=True) as db:
         for text in TABLES.values():
             db.execute(text)
@@ -155,9 +153,7 @@ async def _of_several_as_theirs(port: int, directory: Path, rng: random.Random) 
 
 
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
-def test_writes_of_several_tables_leave_what_theirs_leave(tmp_path: Path) -> None:
+def test_writes_of_several_tables_leave_what_theirs_leave(tmp_path: Path, mariadb: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    with servers.mariadb(tmp_path, durable=False) as url:
-        port = int(url.rstrip("/").rsplit(":", 1)[1])
-        asyncio.run(_of_several_as_theirs(port, tmp_path / "ours", random.Random(seed)))
+    asyncio.run(_of_several_as_theirs(mariadb, tmp_path / "ours", random.Random(seed)))

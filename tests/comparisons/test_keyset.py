@@ -184,7 +184,7 @@ def test_mariadb_answers_the_same_pages(mariadb: int) -> None:
     async def answers() -> list[list[int]]:
         connection = await asyncmy.connect(host="127.0.0.1", port=mariadb, user="root", password="", autocommit=True)
         cursor = connection.cursor()
-        for statement in ("CREATE DATABASE x", "USE x", SQL, inserted(stored()), *CHANGES):
+        for statement in ("CREATE DATABASE paged", "USE paged", SQL, inserted(stored()), *CHANGES):
             await cursor.execute(statement)
         found = []
         for text, several in asked():
