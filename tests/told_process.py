@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import subprocess
@@ -94,3 +95,37 @@ class ToldProcess:
         self.popen.stdout.close()
         self._errors.close()
         assert secret_in(said) is None, secret_in(said)
+
+
+# --- commands that end by themselves ----------------------------------------------------------------------------------
+
+LOADED = ("headrace.cli.commands", "headrace.cluster.supervisor", "headrace.cluster.parts", "worker.service.process")
+LOADED += ("headrace.cluster.controller_process", "headrace.cluster.api_process", "headrace.serving.server")
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload([*LOADED])
+
+
+def headrace(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of the command, in a process of its own: a fork of one that has loaded the code,
+    which takes a command a second or two."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = [f"{folder}/{name}" for name in ("output", "errors")]
+        process = _FORKING.Process(target=_command, args=(arguments, environment, told))
+        process.start()
+        process.join(SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        output, errors = (Path(each).read_text() for each in told)
+        assert process.exitcode is not None
+        return process.exitcode, output, errors
+
+
+def _command(arguments: tuple[str, ...], environment: Mapping[str, str], told: list[str]) -> None:
+    from headrace.cli import main
+
+    for descriptor, path in enumerate(told, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    os.environ.update(environment)
+    sys.argv = ["headrace", *arguments]
+    main()

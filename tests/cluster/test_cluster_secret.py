@@ -8,6 +8,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from zookeeper.session import NoNode
 
 SIZE = ("--workers", "2", "--controllers", "1", "--shards", "2")
 TOLD = (b"main", b"worker-1", b"controller-1", b"api-1", PROTOCOL.encode(), b"votes")
+SLOWLY, STRANGERS = (False, True), 16
 SETTLE_SECONDS = 3.0
 """In which all processes have read a file that is another one: they look once a second."""
 
@@ -88,7 +90,7 @@ def test_it_is_made_for_its_owner_alone_and_stays(running: Running) -> None:
     assert text not in str(shown(running))
 
 
-def heard(port: int, data: bytes, *, slowly: bool = False) -> bytes:
+def heard(port: int, data: bytes, slowly: bool) -> bytes:
     """What a stranger hears who sends this."""
     answer = b""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as stranger:
@@ -109,21 +111,20 @@ def test_a_stranger_hears_nothing_at_any_port(running: Running) -> None:
     first = Asking(other, Role.CONTROLLER, Role.WORKER).first()
     found = ports(running)
     assert sorted(found) == ["api-1", "controller-1", "worker-1", "worker-2"]
-    for name, listens in found.items():
-        assert listens, name
-        for port in listens:
-            for data in (
-                hello + framed(2, Ping(2**60)),
-                b"POST /v1/migrations HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
-                b"\xff" * (1 << 20),
-                first + bytes(32),
-                first[:20],
-                b"",
-            ):
-                for slowly in (False, True):
-                    answer = heard(port, data, slowly=slowly)
-                    assert answer == b"" or (answer.startswith(MAGIC) and len(answer) == ANSWER_BYTES), (name, data)
-                    assert not [each for each in TOLD if each in answer], (name, data)
+    assert all(found.values()), found
+    said = (
+        hello + framed(2, Ping(2**60)),
+        b"POST /v1/migrations HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+        b"\xff" * (1 << 20),
+        first + bytes(32),
+        first[:20],
+        b"",
+    )
+    tries = [(name, port, data, slowly) for name in found for port in found[name] for data in said for slowly in SLOWLY]
+    with ThreadPoolExecutor(STRANGERS) as pool:  # Who says too little is waited for.
+        for asked, answer in zip(tries, pool.map(lambda each: heard(*each[1:]), tries), strict=True):
+            assert answer == b"" or (answer.startswith(MAGIC) and len(answer) == ANSWER_BYTES), asked
+            assert not [each for each in TOLD if each in answer], asked
     serves(running)
     assert {each["health"] for each in shown(running)["workers"]} == {"ok"}
     assert all(each["refused"] > 0 for each in shown(running)["workers"])

@@ -63,7 +63,7 @@ def rows(db: Connection, sql: str, *params: Any) -> list[tuple[Any, ...]]:
 
 
 def test_selects_while_others_write(launch: Launch) -> None:
-    running = launch("--workers", "2", "--shards", "2").serves()
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "2").serves()
     with connect(running.url, read_your_writes=True) as db:
         db.execute(SCHEMA)
         db.table("kinds").insert([{"id": kind, "name": f"kind {kind}"} for kind in range(KINDS)])
@@ -125,7 +125,7 @@ def killed(url: str) -> None:
 
 def test_automatic_views_come_and_go(launch: Launch) -> None:
     """While others write, a worker dies, and tables change: each answer is right, and none is an error."""
-    running = launch("--workers", "2", "--shards", "2").serves()
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "2").serves()
     with connect(running.url, read_your_writes=True) as db:
         db.execute(SCHEMA)
         db.execute("CREATE INDEX by_kind ON items (kind)")

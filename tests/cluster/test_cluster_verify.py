@@ -81,8 +81,8 @@ def verify(url: str) -> dict[str, Any]:
 
 
 def test_a_cluster_that_takes_writes_is_equal(launch: Launch, tmp_path: Path) -> None:
-    archive = str(tmp_path / "archive")
-    running = launch("--workers", "2", "--shards", "3", "--archive", archive, "--archive-interval", "1").serves()
+    shape = ("--workers", "2", "--controllers", "1", "--shards", "3")
+    running = launch(*shape, "--archive", str(tmp_path / "archive"), "--archive-interval", "1").serves()
     with filled(running.url) as db, voting(running.url) as votes:
         until(lambda: votes[0] > 20)
         views = verify(running.url)

@@ -21,7 +21,7 @@ CLIENTS, TIMES = 3, 8
 
 
 def test_several_clients_choose_the_same_rows(launch: Launch) -> None:
-    running = launch("--workers", "2", "--shards", "2").serves()
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "2").serves()
     with connect(running.url, read_your_writes=True) as db:
         db.execute_all(SCHEMA)
         names = [f"job {number}" for number in range(CLIENTS * TIMES)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +12,11 @@ from typing import Any
 
 import pytest
 from headrace_client.connection import Connection
-from running_cluster import DEADLINE, ROOT, Running, launching, until
+from running_cluster import Running, launching, until
 
 from headrace import connect
 from headrace.errors import Unavailable
-from tests.told_process import ToldProcess
+from tests.told_process import ToldProcess, headrace
 
 Launch = Callable[..., Running]
 
@@ -31,17 +29,6 @@ CREATE EXT VIEW StoriesWithVC AS SELECT id, author, title, vcount
 CREATE EXT VIEW ByAuthor AS SELECT author, COUNT(*) AS n FROM stories GROUP BY author
 """
 STORIES = 24
-
-
-def headrace(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", **environment},
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def fill(db: Connection) -> None:
