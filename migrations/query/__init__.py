@@ -20,7 +20,8 @@ one wide row, conditions are expressions over it, and ``joins.arrange`` decides 
 DISTINCT and LIMIT (which then hold for each of its values), until the view's reader makes a key of it. All other
 parameters stay in their expressions (``late``), and the expressions go up beside the plan: what reads one is done to
 the reader's rows at each look-up (``finish``). A query that reads such a relation and nothing else is done at the
-look-up, too, behind it; one that joins or combines it refuses it.
+look-up, too, behind it. One that joins it is put off till then (``plans/put_off.py``), what has it as a value or a list
+asks it first (``plans/parts.py``), and one that combines it refuses it.
 
 Files, from below: ``scope`` and ``scalar`` (with ``calls``, ``literals``) read expressions; ``terms`` and ``plan``
 rewrite; ``joins`` and ``stage`` arrange; ``parameters``, ``aggregates`` and ``subqueries`` take their constructs out of

@@ -337,6 +337,8 @@ def _above(block: SelectBlock, inner: Relation) -> Relation:
     places = [_place_below(each, inner) for each in first.carried]
     keys = tuple(Carried(at, c.slot) for c, at in zip(first.carried, places, strict=True) if at is not None)
     others = [c for c, at in zip(first.carried, places, strict=True) if at is None]
+    if any(c.slot.outer is not None for c in others):
+        raise Unsupported("a subquery that compares what comes to be when the answer is read with the query around")
     first.slots += [each.slot for each in others]
     below = inner.outermost if inner.limit is not None else replace(inner.outermost, order=())
     late = LateParts(

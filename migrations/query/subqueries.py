@@ -18,6 +18,7 @@ rows ``(x, …) IN (S)`` elsewhere  ⊳ S on all equal, ⊳ S on none unequal
 ``(SELECT … LIMIT 1)``            ⟕ τ_k(S) on k = g; × MAX of it, which is it, or NULL where there is none
 … with ``column = ?``             instead of ⟕, what is decided when the answer is read (``joins.LateLeft``)
 any other ``(SELECT …)``          ⟕ γ_{k; MAX, rows}(S) on k = g; more than one row is an error when it is read
+S that comes to be when read      without k: a parameter (``plans/parts.py``); else ⋈ S is (``plans/put_off.py``)
 ================================  ==========================================================================
 
 δ_k and γ_k are partial by k: with ``WHERE s.id = ?`` around them they hold the keys of the stories that are asked for.

@@ -205,3 +205,45 @@ def test_tpc_h_19_is_joined_by_its_key() -> None:
     graph, _ = plan(sql, known)
     joins = [node.operator for node in graph if isinstance(node.operator, Join)]
     assert [(join.left_on, join.right_on) for join in joins] == [((2,), (0,))]
+
+
+@pytest.mark.parametrize(
+    ("sql", "key", "done"),
+    [
+        (  # TPC-H 22: two parts of one reader, and no parameter that both have.
+            "SELECT COUNT(*) FROM users WHERE boss IN (?) AND karma > (SELECT AVG(karma) FROM users WHERE boss IN (?))",
+            0,
+            [
+                "γ ()",
+                "σ part = 0 AND karma > ?",
+                "for a subquery: γ ()",
+                "for a subquery: σ part = 1 AND boss_2 IN (?)",
+            ],
+        ),
+        (  # One name is a key of both.
+            "SELECT id FROM users WHERE boss = :b AND id NOT IN (SELECT karma FROM users WHERE boss = :b AND id > ?)",
+            1,
+            ["σ part = 0", "for a subquery: σ part = 1 AND id_2 > ?"],
+        ),
+        (  # TPC-H 20: the joined rows, by the key of what is around.
+            "SELECT u.id FROM users u WHERE u.name = ? AND u.id IN (SELECT s.author FROM stories s WHERE s.score > "
+            "(SELECT SUM(t.weight) FROM tags t WHERE t.story_id = s.id AND t.tag LIKE ?))",
+            1,
+            ["γ id", "σ score > SUM(", "γ id", "σ tag LIKE ?"],
+        ),
+        (  # TPC-H 11: NULL where there is none, and so a row that is joined.
+            "SELECT author FROM stories WHERE title = ? GROUP BY author "
+            "HAVING SUM(score) > (SELECT SUM(score) * ? FROM stories WHERE title = ?)",
+            2,
+            ["σ "],
+        ),
+    ],
+)
+def test_what_is_asked_first_and_what_is_joined(sql: str, key: int, done: list[str]) -> None:
+    view, reader = reader_of(sql)
+    assert view.finish is not None
+    assert len(reader.key) == key
+    steps = view.finish.described()
+    places = [next(at for at, step in enumerate(steps) if step.startswith(part)) for part in done]
+    assert places, steps
+    assert len(view.finish.answers) == any(step.startswith("for a subquery") for step in steps)

@@ -88,6 +88,8 @@ def _taken(stage: SelectStage, made: frozenset[int]) -> list[Expression]:
     stage.source, after = _without(stage.source, reads)
     after += [e for e in (*stage.conditions, *stage.late) if reads(e)]
     asked = [c for c in stage.carried if reads(c.expression)]
+    if any(c.slot.outer is not None for c in asked):
+        raise Unsupported("a subquery that joins the query around by what comes to be when the answer is read")
     after += map(late_condition, asked)
     stage.slots += [c.slot for c in asked]
     stage.conditions = [e for e in stage.conditions if not reads(e)]

@@ -95,7 +95,10 @@ def _add_late(block: SelectBlock, meanings: dict[exp.Window, WindowMeaning]) -> 
     if block.merged is None and block.inner is None:
         block.lift("a window function")
     stage = block.stage
-    assert isinstance(stage.source, Leaf), "these rows are there already"
+    if not isinstance(stage.source, Leaf):
+        raise Unsupported(
+            "a subquery or join beside rows that are worked out when the answer is read", hint="ask for it by itself"
+        )
     row: list[Expression] = [*stage.source.plan.fields()]
     operands = _operands(meanings, [])
     row += [e for e in operands if e not in row]
