@@ -96,8 +96,7 @@ class KeptQueries:
     async def answer(self, number: int, token: Clock, values: Sequence[Any] | None = None) -> tuple[float, Answer]:
         """Seconds of a read with a token, and its rows; ``values`` are those of the parameters, if they are others."""
         begun = time.perf_counter()
-        if values is None:
-            values = parameterised(number)[1] if self._asked else []
+        values = values or (parameterised(number)[1] if self._asked else [])
         (page,) = await self._deployment.pages(_view(number), [values], token=token)
         seconds = time.perf_counter() - begun
         return seconds, [list(row.values()) for row in json.loads(b"[%s]" % page, parse_float=Decimal)]
