@@ -129,7 +129,7 @@ HOUSE = {
     "domains": (103, 20200),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (75, 13390),
+    "loadgen": (75, 13400),
     "clients": (10, 2200),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

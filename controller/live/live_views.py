@@ -36,9 +36,10 @@ LINGER_SECONDS = 30.0
 so does whoever has lost the connection."""
 
 
-ITEMS_A_TURN = 200
+ITEMS_A_TURN, TOLD_A_TURN = 200, 50
 TURN_SECONDS = 0.002
-"""Of 10,000 topics a look at all takes a tenth of a second, and the loop a millisecond at a time."""
+"""Of 10,000 topics a look at all takes a tenth of a second, and the loop a millisecond at a time. One that has moved is
+told to all who follow it, which with ten of them takes 50 µs."""
 Item = TypeVar("Item")
 
 
@@ -375,18 +376,19 @@ class LiveViews:
             wanted = min(LONGEST_PROGRESS, len(self._subscriptions) / PROGRESSES_A_SECOND)
             progresses = now - told >= max(PROGRESS_SECONDS, wanted)
             told = now if progresses else told
-            async for key, topic in _with_turns(list(self._topics.items())):
+            async for subscription in _with_turns(list(self._subscriptions), ITEMS_A_TURN):
+                if subscription.caller.rights is not None and subscription in self._subscriptions:
+                    subscription.check()
+                if now - subscription.connection.sent > QUIET_SECONDS:
+                    subscription.connection.wake()
+            topics = list(self._topics.items())
+            async for key, topic in _with_turns(topics, TOLD_A_TURN if progresses else ITEMS_A_TURN):
                 if self._topics.get(key) is not topic:
                     continue  # Closed since.
                 if progresses or topic.waiting:
                     topic.progress()
                 if not topic.subscriptions and now - topic.unused_since > LINGER_SECONDS:
                     self._close(key, topic)
-            async for subscription in _with_turns(list(self._subscriptions)):
-                if subscription.caller.rights is not None and subscription in self._subscriptions:
-                    subscription.check()
-                if now - subscription.connection.sent > QUIET_SECONDS:
-                    subscription.connection.wake()
 
     def _again(self, key: tuple[str, BoundLookup], topic: Topic) -> None:
         """The reader is elsewhere, or another: go on there, where it answers the same question."""
@@ -442,12 +444,12 @@ class LiveViews:
         }
 
 
-async def _with_turns(items: Sequence[Item]) -> AsyncIterator[Item]:
-    """All of them, with turns for others between: what is told of each is a write to a socket."""
-    for start in range(0, len(items), ITEMS_A_TURN):
-        for item in items[start : start + ITEMS_A_TURN]:
+async def _with_turns(items: Sequence[Item], size: int) -> AsyncIterator[Item]:
+    """All of them, with turns for others between."""
+    for start in range(0, len(items), size):
+        for item in items[start : start + size]:
             yield item
-        if start + ITEMS_A_TURN < len(items):
+        if start + size < len(items):
             await asyncio.sleep(TURN_SECONDS)
 
 

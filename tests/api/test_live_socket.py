@@ -107,7 +107,10 @@ async def test_a_write_that_is_to_be_reached_is_told_of_where_it_changed_nothing
     socket.say(reached=token)
     told = await texts(socket, 2)
     assert {each["subscription"]: each["token"] for each in told} == {"a": token, "b": token}
-    socket.say(reached=token)
+    token = await site.write("INSERT INTO stories VALUES (2, 9, 'elsewhere')")
+    await get(site.app, "/v1/views/ByAuthor/live?author=8&offset=now", {"headrace-token": token})
+    (by_another,) = await texts(socket, 1)
+    assert (by_another["subscription"], by_another["token"]) == ("b", token)
     socket.say(reached="h1.!")
     (error,) = await texts(socket, 1)
     assert error["error"]["code"] == "bad_request"
