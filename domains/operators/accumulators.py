@@ -91,14 +91,18 @@ class Sum(Accumulator):
         return [0, Decimal(0) if self.kind is Kind.DECIMAL else 0]
 
     def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
-        column = self.column
+        column, plus, kind = self.column, self.plus, self.kind
         count, total = state
+        add, subtract = EXACT.add, EXACT.subtract
         for row, weight in deltas:
             value: Any = row[column]
             if value is None:
                 continue
             count += weight
-            total = self.plus(total, value, weight)
+            if kind is not Kind.DECIMAL or (weight != 1 and weight != -1):
+                total = plus(total, value, weight)
+            else:  # 0.2 µs, where a call and a product took 2: TPC-H 1 has eight sums of each row.
+                total = add(total, value) if weight == 1 else subtract(total, value)
         state[0], state[1] = count, total
         return True
 
@@ -106,9 +110,7 @@ class Sum(Accumulator):
         if self.kind is Kind.INTEGER:
             return total + value * weight
         if self.kind is Kind.DECIMAL:
-            if weight == 1:  # 0.1 µs where a product takes 0.4.
-                return EXACT.add(total, value)
-            return EXACT.subtract(total, value) if weight == -1 else EXACT.add(total, EXACT.multiply(value, weight))
+            return EXACT.add(total, EXACT.multiply(value, weight))
         return total + _in_least_doubles(value) * weight
 
     def result(self, state: list[Any], rows: int) -> Value:
