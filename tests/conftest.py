@@ -55,18 +55,24 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 LONGEST = (
     "tests/migrations/spark/test_verify_command.py",
     "tests/migrations/spark/test_launching.py",
+    "tests/browser/",
+    "tests/cluster/test_real_cluster.py",
     "tests/cluster/test_rebuild_by_spark.py",
+    "tests/cluster/test_supervisor.py",
     "tests/headrace/test_load_spark.py",
     "tests/campaign/test_campaign.py::test_campaign[first]",
     "tests/campaign/test_campaign.py::test_campaign[second]",
     "tests/drills/test_backup_drill.py",
-    "tests/cluster/test_real_cluster.py",
-    "tests/cluster/test_supervisor.py",
+    "tests/cluster/test_bad_days.py",
+    "tests/cluster/test_cluster_secret.py",
+    "tests/comparisons/",
+    "tests/attack/",
     "tests/loadgen/test_tpch.py",
     "tests/campaign/test_campaign_machinery.py",
     "tests/drills/test_short_set.py",
 )
-"""The longest first, as ``--durations`` says. A process that begins one of them last lets the others wait for it."""
+"""The longest first, as ``--durations`` says. A process that begins one of them last lets the others wait for it. The
+tests of a folder stay together where they share a browser, or a MariaDB."""
 
 
 @pytest.hookimpl(trylast=True)

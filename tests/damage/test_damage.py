@@ -13,7 +13,7 @@ import pytest
 from tests.damage.scenes import SCENES
 from tests.damage.walk import Walk
 
-SECONDS = 5.0
+SECONDS = 2.0
 NO_JAVA = shutil.which("java") is None
 
 
