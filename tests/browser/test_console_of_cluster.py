@@ -34,7 +34,7 @@ AGAIN = 60_000
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
     command = ["-m", "headrace", "up", "--workers", "2", "--port", "0", "--data", str(folder / "data")]
-    kept = ["--archive", str(folder / "archive"), "--backups", str(folder)]
+    kept = ["--controllers", "1", "--archive", str(folder / "archive"), "--backups", str(folder)]
     process = ToldProcess([*command, *kept], {"NO_COLOR": "1"})
     try:
         url = process.read_until(r"answers at (https?://[^\s/]+)")[1]

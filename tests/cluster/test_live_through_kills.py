@@ -119,7 +119,7 @@ async def test_each_change_is_told_once_through_kills_of_workers(launch: Launch,
     seed = random.randrange(10**6)
     print("seed", seed)
     rng = random.Random(seed)
-    running = launch("--workers", "2", "--shards", "2").serves()
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "2").serves()
 
     async def kill() -> None:
         os.kill(running.pids()[rng.choice(("worker-1", "worker-2"))], signal.SIGKILL)
