@@ -102,6 +102,12 @@ class MariaDBSession:
         block = key // self.system.keys_of_block
         await self.run(WRITES[self.system.kept].format(k=key, v=value, block=block))
 
+    async def write_plainly(self, key: int, value: int) -> None:
+        try:
+            await self.write(key, value)
+        except (Error, OSError) as error:
+            raise Unknown from error
+
     async def commit(self) -> None:
         try:
             await self.run("COMMIT")

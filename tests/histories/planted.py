@@ -14,6 +14,8 @@ from typing import Any
 from tests.histories.events import Event
 
 FIRST_KEY = 1_000_000_000
+NEAR = 10
+"""Among so many that completed in a row, some are found that have no key in common."""
 
 
 class Planter:
@@ -55,9 +57,13 @@ class Planter:
         self.invoked(one)["value"].append(asked)
 
     def some(self, count: int) -> list[Event]:
-        """Of the same time: such depend on each other in few ways, or none."""
-        first = self.draws.randrange(len(self.committed) - count)
-        return self.draws.sample(self.committed[first : first + count], count)
+        """Of the same time, and without a key in common: what they have to do with each other is what is planted."""
+        while True:
+            first = self.draws.randrange(len(self.committed) - NEAR)
+            drawn = self.draws.sample(self.committed[first : first + NEAR], count)
+            keys = [key for one in drawn for key in {operation[1] for operation in one["value"]}]
+            if len(keys) == len(set(keys)):
+                return drawn
 
     def reads_of_another(self) -> list[tuple[Event, Event, list[Any]]]:
         """Each writer, a reader that saw its write last, and that read, of transactions with one access to the key."""

@@ -35,6 +35,9 @@ class Session(Protocol):
 
     async def rollback(self) -> None: ...
 
+    async def write_plainly(self, key: int, value: int) -> None:
+        """A write outside of any transaction."""
+
     async def close(self) -> None: ...
 
 
@@ -155,6 +158,11 @@ class ModelledSession:
     def _end(self) -> None:
         for key in self.touched if self.system.level == "read-committed" else ():
             self.system.writing.pop(key, None)
+
+    async def write_plainly(self, key: int, value: int) -> None:
+        await self.begin()
+        await self.write(key, value)
+        await self.commit()
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -90,7 +90,8 @@ def test_a_key_that_was_retired_does_not_come_again() -> None:
         one.take({"process": 0, "type": "ok", "value": [["r", 1, [1]]]})
 
 
-def test_what_is_never_completed_may_have_been_done() -> None:
+def test_what_is_never_completed_may_have_been_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "PIECE", 1)
     write, read = [["append", 1, 1]], [["r", 1, [1]]]
     unheard = [
         {"process": 0, "type": "invoke", "value": write},

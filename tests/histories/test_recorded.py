@@ -30,6 +30,7 @@ RECORDED: dict[str, tuple[str, str | None]] = {
     "never-written.json": ("unwritten-read", None),
     "own-append-foreseen.json": ("internal", "read-committed"),
     "own-append-unseen.json": ("internal", "read-committed"),
+    "own-read-orders.json": ("G1c", None),
     "read-skew.json": ("G-single", "read-committed"),
     "register-aborted-read.json": ("G1a", None),
     "register-cyclic-versions.json": ("G1c cyclic-versions", None),
@@ -80,3 +81,22 @@ def test_what_registers_are_taken_to_be() -> None:
     assert not check(history, spans="none").found
     assert not check(history, spans="sequential").found
     assert check(history, spans="linearizable").found.keys() == {"cyclic-versions"}
+
+
+def test_versions_that_follow_the_clock_order_their_writers() -> None:
+    first, second = [["w", "x", 1], ["r", "y", 1]], [["w", "x", 2], ["w", "y", 1]]
+    events = [
+        {"process": process, "type": kind, "value": value}
+        for process, value in enumerate((first, second))
+        for kind in ("invoke", "ok")
+    ]
+    assert not check(events).found
+    assert check(events, spans="linearizable").found.keys() == {"G1c"}
+
+
+@pytest.mark.parametrize("overwritten", [1, 2])
+def test_what_comes_after_two_at_once_comes_after_each(overwritten: int) -> None:
+    moments = [(0, "invoke"), (1, "invoke"), (0, "ok"), (1, "ok"), (2, "invoke"), (2, "ok"), (3, "invoke"), (3, "ok")]
+    values = [[["w", "x", 1]], [["w", "x", 2]], [["w", "x", 3]], [["r", "x", overwritten]]]
+    events = [{"process": process, "type": kind, "value": values[process]} for process, kind in moments]
+    assert check(events, "strict-serializable").found.keys() == {"cyclic-versions"}

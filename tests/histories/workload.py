@@ -32,6 +32,8 @@ class Workload:
     """Of a key, on the average."""
     longest: int = 5
     rollbacks: float = 0.03
+    plain: float = 0.5
+    """Of the transactions that are one write: these are none, but a write as it is made without one."""
     most: int | None = None
     """So many transactions; without it, as long as ``go_on`` says."""
     most_blocks: int = MOST_BLOCKS - 2
@@ -74,6 +76,9 @@ class Workload:
             self._writes_left = self.keys * self.writes
         return value
 
+    def is_plain(self, steps: Sequence[Step]) -> bool:
+        return len(steps) == 1 and steps[0][0] != "r" and self.draws.random() < self.plain
+
     def ends_with_rollback(self) -> bool:
         return self.draws.random() < self.rollbacks
 
@@ -105,18 +110,22 @@ async def client(process: int, system: System, workload: Workload, record: Recor
         record(process, "invoke", asked)
         seen: list[list[Any]] = []
         try:
-            await session.begin()
-            for what, keys, how in steps:
-                if what == "r":
-                    values = await session.read(keys, how)
-                    seen += [["r", key, values.get(key, nothing)] for key in keys]
-                else:
-                    await session.write(keys[0], how)
-                    seen.append([what, keys[0], how])
-            if workload.ends_with_rollback():
-                await session.rollback()
-                raise Aborted
-            await session.commit()
+            if workload.is_plain(steps):
+                await session.write_plainly(*asked[0][1:])
+                seen = [*asked]
+            else:
+                await session.begin()
+                for what, keys, how in steps:
+                    if what == "r":
+                        values = await session.read(keys, how)
+                        seen += [["r", key, values.get(key, nothing)] for key in keys]
+                    else:
+                        await session.write(keys[0], how)
+                        seen.append([what, keys[0], how])
+                if workload.ends_with_rollback():
+                    await session.rollback()
+                    raise Aborted
+                await session.commit()
         except Aborted:
             record(process, "fail", asked)
         except Unknown:
