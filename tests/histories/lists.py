@@ -16,15 +16,15 @@ class ListKey:
     end; the longest list that was read is the order of all versions. What has been appended but never read stands
     after that, in no order among itself."""
 
-    __slots__ = ("aborted", "broken", "key", "last", "longest", "nodes", "reads", "updates", "writers")
+    __slots__ = ("aborted", "broken", "key", "longest", "nodes", "reads", "several", "updates", "writers")
 
     def __init__(self, key: Any) -> None:
         self.key = key
         self.nodes: list[int] = []
         self.writers: dict[Any, int] = {}
         self.aborted: dict[Any, int] = {}
-        self.last: dict[int, Any] = {}
-        """The last element of a transaction that appended several."""
+        self.several: dict[int, Sequence[Any]] = {}
+        """The elements of a transaction that appended more than one."""
         self.longest: Sequence[Any] = ()
         self.reads: list[tuple[int, int]] = []
         self.updates: dict[int, list[int]] = {}
@@ -36,7 +36,7 @@ class ListKey:
         for element in elements:
             self.writers[element] = node
         if len(elements) > 1:
-            self.last[node] = elements[-1]
+            self.several[node] = elements
 
     def take(self, node: int, name: int, accesses: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
         """What a committed transaction did here, in its order: the appended elements and the lists that were read."""
@@ -90,11 +90,16 @@ class ListKey:
         yield from self.broken
         order, names = self.longest, graph.names
         yield from self._never_committed(names)
+        for node, elements in self.several.items():
+            seen = [element for element in order if self.writers.get(element) == node]
+            if seen != list(elements[: len(seen)]):
+                text = f"T{names[node]} appended {list(elements)} to key {self.key}, of which others read {seen}"
+                yield Finding("incompatible-order", text, (names[node],))
         committed = [(at, self.writers[element]) for at, element in enumerate(order) if element in self.writers]
         for (at, one), (after, other) in pairwise(committed):
             if one != other:
                 graph.edge(one, other, WW, self.key, order[at], order[after])
-        unread = self._unread()
+        unread = [] if self.broken else self._unread()  # Who does not show a beginning says nothing of what is later.
         if committed:
             at, last = committed[-1]
             for element, node in unread:
@@ -131,9 +136,9 @@ class ListKey:
                     yield Finding("internal", text, (names[node],))
                 else:
                     graph.edge(writer, node, WR, self.key, shown, shown)
-                    if self.last and self.last.get(writer, shown) != shown:
+                    more = self.several[writer][-1] if writer in self.several else shown
+                    if more != shown:
                         one, other = names[node], names[writer]
-                        more = self.last[writer]
                         text = f"T{one} read {shown} last of key {self.key}; T{other} appended {more} after it"
                         yield Finding("G1b", text, (one, other))
             if number + 1 < len(committed):

@@ -30,6 +30,7 @@ RECORDED: dict[str, tuple[str, str | None]] = {
     "never-written.json": ("unwritten-read", None),
     "own-append-foreseen.json": ("internal", "read-committed"),
     "own-append-unseen.json": ("internal", "read-committed"),
+    "own-appends-swapped.json": ("G1b incompatible-order", None),
     "own-read-orders.json": ("G1c", None),
     "read-skew.json": ("G-single", "read-committed"),
     "register-aborted-read.json": ("G1a", None),
