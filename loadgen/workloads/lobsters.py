@@ -165,7 +165,8 @@ class SiteWorkload(Workload):
 
     def probe(self) -> Lookup:
         """The last story."""
-        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
+        query = self.program.queries[_VARIANTS[self.program.variant][1].STORY]
+        return Lookup(query, (words.story_short_id(self._data.shape.stories),))
 
     def rows(self) -> tuple[Rows, int]:
         data = Data(*self._site)  # Can be run through once, so another one each time.

@@ -10,7 +10,7 @@ from load_targets import Recorder, values_of
 
 from loadgen.peers.opening import NullAnswer, NullSession
 from loadgen.peers.store import Conflict, InsertRow, Lookup, RequestFailed, UpdateRow
-from loadgen.workloads.lobsters import LobstersWorkload, natural, rate_of, whole_pages
+from loadgen.workloads.lobsters import VARIANTS, LobstersWorkload, natural, rate_of, whole_pages
 from loadgen.workloads.pages import NaturalPages, follow, voted
 from loadgen.workloads.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
 from loadgen.workloads.whole import WholePages, votes_among
@@ -208,6 +208,13 @@ async def test_a_ribbon_that_another_page_was_faster_to_make_is_changed() -> Non
     session = Contended()
     await follow(session, 3, 5, VISIT.now, known=False)
     assert [type(each) for each in session.changes] == [InsertRow, UpdateRow]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_is_probed_by_a_query_of_its_own(variant: str) -> None:
+    workload = LobstersWorkload(variant=variant, data_scale=SCALE)
+    probe = workload.probe()
+    assert workload.program.queries[probe.query.name] == probe.query
 
 
 def test_a_workload_gives_the_rows_that_it_expects() -> None:
