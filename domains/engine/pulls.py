@@ -61,7 +61,7 @@ class Peek:
             return [WalkedRows(self, walk, key, partial(whole, key)) for key in keys]
         index, found = vertex.indexes.get(columns), self.find(vertex, columns, keys)
         if index is not None and vertex not in self._gated:
-            return [index.ranged(key, column) for key in keys]
+            return [index.ranged(key, column, vertex.collations) for key in keys]
         return [ranged(rows, column, vertex.collations) for rows in found]
 
     def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:

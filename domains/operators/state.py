@@ -67,11 +67,10 @@ _NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME, Kind.NULL)
 class Index(ABC):
     """One index of a node's state. Iteration order of the keys is that of their last use (oldest first)."""
 
-    __slots__ = ("bytes", "collations", "columns", "ghosts", "key_of", "partial")
+    __slots__ = ("bytes", "columns", "ghosts", "key_of", "partial")
 
     def __init__(self, columns: Columns, partial: bool, collations: Collations = ()) -> None:
         """``collations`` are those of the node's rows."""
-        self.collations = collations
         self.ghosts: dict[Row, None] = {}
         """What was evicted for want of memory last."""
         self.columns = columns
@@ -83,9 +82,9 @@ class Index(ABC):
     def get(self, key: Row) -> Collection[Delta] | None:
         """The rows at ``key``, or None for a hole."""
 
-    def ranged(self, key: Row, column: int) -> Partners | None:
-        """The rows at ``key`` by a column of theirs, or None for a hole."""
-        return ranged(self.get(key), column, self.collations)
+    def ranged(self, key: Row, column: int, collations: Collations) -> Partners | None:
+        """The rows at ``key`` by a column of theirs, or None for a hole. ``collations`` are those of all columns."""
+        return ranged(self.get(key), column, collations)
 
     @abstractmethod
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
@@ -188,13 +187,13 @@ class RowIndex(EntryIndex[Entry]):
             return None if self.partial else ()
         return entry.items()
 
-    def ranged(self, key: Row, column: int) -> Partners | None:
+    def ranged(self, key: Row, column: int, collations: Collations) -> Partners | None:
         entry = self.entries.get(key)
         if entry is None or are_few(entry):
-            return super().ranged(key, column)
+            return super().ranged(key, column, collations)
         orders = self.in_order.setdefault(key, {})
         if column not in orders:
-            orders[column] = RowsInOrder(entry, place_function(column, self.collations))
+            orders[column] = RowsInOrder(entry, place_function(column, collations))
             self.bytes += orders[column].bytes
         return orders[column]
 
