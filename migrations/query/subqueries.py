@@ -41,6 +41,7 @@ from migrations.parse.reading import exp
 from migrations.query.correlation import Correlations, inward, levels, outer_columns
 from migrations.query.expressions.late import parameter_call
 from migrations.query.expressions.literals import NOTHING, truth
+from migrations.query.expressions.scalar import compared_rows
 from migrations.query.expressions.terms import deciding, moved, not_unequal, null_rejected, substituted
 from migrations.query.plans.summaries import (
     COUNT_ROWS,
@@ -317,16 +318,13 @@ class Subqueries:
         if isinstance(right, (exp.Any, exp.All)):
             return self._quantified(name, left, right, translate)
         if isinstance(left, exp.Subquery) and isinstance(right, exp.Tuple):
-            left, right = right, left
+            name, left, right = _MIRRORED.get(name, name), right, left
         if not isinstance(left, exp.Tuple) or not isinstance(right, (exp.Subquery, exp.Select)):
             return None
-        if name not in _OF_ROWS:
-            raise Unsupported("comparison of rows with anything but = and <>", hint="compare column by column")
         values = self._values(right)
         if len(values) != len(left.expressions):
             raise SqlError("a row is compared with a row of another length")
-        pairs = zip(map(translate, left.expressions), values, strict=True)
-        return call(_OF_ROWS[name], *(call(name, x, y) for x, y in pairs))
+        return compared_rows(name, list(zip(map(translate, left.expressions), values, strict=True)))
 
     def _quantified(self, name: str, left: exp.Expr, right: exp.Any | exp.All, translate: Translate) -> Expression:
         """``x > ANY (S)``: TRUE if it is so of the least; ``x > ALL (S)``: FALSE if it is not so of the greatest."""
@@ -459,7 +457,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GT: "gt",
     exp.GTE: "ge",
 }
-_OF_ROWS = {"eq": "and", "ne": "or"}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def _shifted(e: Expression, leaf: Leaf) -> Expression:

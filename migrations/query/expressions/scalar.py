@@ -149,6 +149,11 @@ def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expres
     if ours is None or theirs is None or len(ours) != len(theirs):
         raise SqlError("a row is compared with a row of another length")
     pairs = [(scalar(a, scope, setting), scalar(b, scope, setting)) for a, b in zip(ours, theirs, strict=True)]
+    return compared_rows(name, pairs)
+
+
+def compared_rows(name: str, pairs: Sequence[tuple[Expression, Expression]]) -> Expression:
+    """A comparison of two rows, column by column."""
     if name in _ROW_COMPARISONS:
         return call(_ROW_COMPARISONS[name], *(call(name, a, b) for a, b in pairs))
     if name not in _STRICT:
