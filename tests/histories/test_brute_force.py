@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.histories.checker import check
 from tests.histories.events import Event
 
-EXAMPLES = 150
+EXAMPLES = 80
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tests.histories.workload import Workload
 MISSING = servers.missing("mariadb")
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
-TRANSACTIONS = 500
+TRANSACTIONS = 300
 WITHIN = 60.0
 
 

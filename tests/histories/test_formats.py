@@ -58,7 +58,7 @@ def test_edn(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["run.json", "run.edn"])
 @pytest.mark.parametrize("lists", [True, False])
 def test_what_is_written_is_read(name: str, lists: bool, tmp_path: Path) -> None:
-    events = list(modelled("serializable", Workload(1, lists=lists, most=100)))
+    events = list(modelled("serializable", Workload(1, lists=lists, most=40)))
     write(tmp_path / name, events)
     assert list(HistoryFile(tmp_path / name)) == events
     write(tmp_path / name, [])
