@@ -103,7 +103,7 @@ function keyForm(view, route, answer, signal) {
   const shown = (rows, ...head) => {
     const from = h("div");
     const why = (at) => lineage(view.name, params(), at).then((found) => put(from, found), (error) => put(from, problem(error)));
-    put(answer, head, rowsTable(rows, `Answer of ${view.name}`, before, why), from);
+    renew(answer, head, rowsTable(rows, `Answer of ${view.name}`, before, why), from);
     before = rows;
   };
   const failed = (error) => put(answer, problem(error));
@@ -123,11 +123,7 @@ function keyForm(view, route, answer, signal) {
         pause.textContent = changes.paused ? "Go on" : "Pause";
       } }, "Pause");
       const note = h("span", { class: "hint" }, `drawn at most ${1000 / SAMPLE} times a second`);
-      const draw = (rows, first) => {
-        const focused = document.activeElement === pause;
-        shown(rows, first, h("p", { class: "line" }, pause, note));
-        if (focused) pause.focus();
-      };
+      const draw = (rows, first) => shown(rows, first, h("p", { class: "line" }, pause, note));
       const changes = new Sampler(({ rows, how }) => draw(rows, h("p", { class: "hint" }, `watched: ${how}`)), SAMPLE, mine);
       draw(found.rows, outcome(found));
       watch(view.name, params(), found.rows, (rows, how) => {

@@ -11,6 +11,7 @@ from headrace_client import tokens
 from pydantic import BaseModel, Field
 
 from api.dependencies import Serving, answer, needs
+from api.limits import check_browser
 from api.schemas import Json
 from controller.deployment import ArchivedPositions
 from migrations.access.rights import Privilege
@@ -79,8 +80,9 @@ async def state(deployment: Serving) -> Response:
 
 
 @router.post("/v1/archive", response_model=ArchiveAnswer, dependencies=needs(Privilege.ARCHIVE))
-async def archive(deployment: Serving) -> Response:
+async def archive(request: Request, deployment: Serving) -> Response:
     """Archive everything that was written so far, and say up to where. 400 where the server has no archive."""
+    check_browser(request.headers.raw)  # It has no body, whose reading looks at that.
     return answer(_shown(await deployment.archive()))
 
 

@@ -359,6 +359,19 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
     assert (await http.get("/docs")).status_code == 200
 
 
+async def test_no_call_that_changes_something_is_a_form(http: httpx.AsyncClient) -> None:
+    """What a page of any origin may post without asking: with another method, or as JSON, its browser asks first."""
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    reads = ("/v1/views/{view}/lookup", "/v1/lookups", "/v1/live")
+    posted = [path for path, methods in paths.items() if "post" in methods and path not in reads]
+    assert len(posted) == 5
+    for path in posted:
+        for kind in ({}, {"content-type": "text/plain"}):
+            headers = {"origin": "http://evil.example", **kind}
+            answer = await http.post(path.format(view="ByTitle", table="stories"), content=b"{}", headers=headers)
+            assert (answer.status_code, "a browser sent" in answer.text) == (400, True), (path, answer.text)
+
+
 async def test_statements_are_listed_and_stopped(deployment: Deployment, http: httpx.AsyncClient) -> None:
     told = (await http.get("/v1/queries")).json()
     assert told == {"queries": [], "missing": []}
