@@ -451,7 +451,8 @@ class FakeDeployment:
         assert select
         cursor = self.database.execute(select[2], [None] * len(parameters))
         columns = tuple(Column(each[0], self._type(each[0])) for each in cursor.description)
-        self.definitions[name] = ViewInfo(name, sql, columns, parameters, True, False, "partial")
+        created = "2026-01-31 08:00:00"
+        self.definitions[name] = ViewInfo(name, sql, columns, parameters, True, False, "partial", created=created)
 
     def _run(self, statement: str, params: list[Any]) -> StatementResult:
         if re.search(r"\bWITH RECURSIVE\b", statement, re.I):
