@@ -29,7 +29,7 @@ function fill(element, props, children) {
 
 /** @param {Element} element @param {(Child | Child[])[]} children */
 export function add(element, children) {
-  for (const child of children.flat(3)) {
+  for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) {
       element.append(child instanceof Node ? child : String(child));
     }

@@ -123,7 +123,8 @@ function keyForm(view, route, answer, signal) {
         pause.textContent = changes.paused ? "Go on" : "Pause";
       } }, "Pause");
       const note = h("span", { class: "hint" }, `drawn at most ${1000 / SAMPLE} times a second`);
-      const draw = (rows, first) => shown(rows, first, h("p", { class: "line" }, pause, note));
+      const line = h("p", { class: "line" }, pause, note);
+      const draw = (rows, first) => shown(rows, first, line);
       const changes = new Sampler(({ rows, how }) => draw(rows, h("p", { class: "hint" }, `watched: ${how}`)), SAMPLE, mine);
       draw(found.rows, outcome(found));
       watch(view.name, params(), found.rows, (rows, how) => {
