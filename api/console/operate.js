@@ -91,7 +91,7 @@ function overview(status, now, before) {
       tile("99 of 100 HTTP answers in", p99(now.buckets, before?.buckets)), tile("views lag by at most", lag), tile("evictions", rate(grown("evictions"))),
       tile("memory", `${bytes(memory.accounted)} of ${bytes(memory.limit)}`, h("meter", { min: 0, max: memory.limit || 1, high: 0.95 * memory.limit, value: memory.accounted, "aria-label": "memory" })),
       tile("up for", duration(status.uptime)), tile("version", status.version)),
-    failures > 0 && h("details", {}, h("summary", {}, `${failures} answers with an error of the server`), table(["route", "status", "answers"], now.errors, "Errors by route")),
+    failures > 0 && h("details", {}, h("summary", {}, `${several(failures, "answer")} with an error of the server`), table(["route", "status", "answers"], now.errors, "Errors by route")),
   ];
 }
 
