@@ -193,7 +193,7 @@ _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
 """Node classes that nobody knows, in the words of whoever wrote them."""
 
 _CLAUSES: dict[str, tuple[str, str | None]] = {
-    "locks": ("SELECT … FOR UPDATE", "a SELECT locks nothing; leave it out"),
+    "locks": ("FOR UPDATE in a definition", "leave it out"),
     "into": ("SELECT … INTO", "INSERT INTO table SELECT …"),
     "sample": ("TABLESAMPLE", None),
     "version": ("tables as of a time in FROM", "restore a back-up as of that time"),

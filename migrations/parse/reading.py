@@ -13,6 +13,15 @@ from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
 from migrations.parse.accounts import AccountStatement, account_statement
 from migrations.parse.grammar import KNOWN, refuse_unknown
 from migrations.parse.policies import PolicyText, policy_statement, refuse_claims
+from migrations.parse.respelling import (
+    SPELLED,
+    with_interval_calls,
+    with_plain_values,
+    with_selects_of_rows,
+    without_duplicates,
+    without_locks,
+    without_priorities,
+)
 from migrations.parse.syntax import (
     DIALECT,
     ErrorLevel,
@@ -26,6 +35,7 @@ from migrations.parse.syntax import (
     exp,
     nodes,
 )
+from migrations.parse.transactions import TransactionStatement, transaction_statement
 from migrations.parse.writing import quote, same_tree, text_of, too_deep
 
 __all__ = [
@@ -74,6 +84,8 @@ class Parsed:
     """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
     account: AccountStatement | None = None
     """A statement about accounts, of which sqlglot has no tree."""
+    transaction: TransactionStatement | None = None
+    """A statement about transactions."""
     policy: PolicyText | None = None
     """What CREATE POLICY and DROP POLICY say (sqlglot's tree has the table alone)."""
 
@@ -120,7 +132,7 @@ def _renamings(sql: str, tokens: list[Token]) -> list[Parsed]:
     found: list[Parsed] = []
     for pair in pairs:
         at = next((at for at, token in enumerate(pair) if token.text.upper() == "TO" and at), 0)
-        if not 0 < at < len(pair) - 1 or pair[at].token_type in _SPELLED:
+        if not 0 < at < len(pair) - 1 or pair[at].token_type in SPELLED:
             place = (pair or inner)[-1]
             raise _syntax_error(sql, start + place.start, f'expected RENAME TABLE a TO b, found "{place.text}"')
         old, new = (rest[some[0].start : some[-1].end + 1] for some in (pair[:at], pair[at + 1 :]))
@@ -210,6 +222,8 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
     text = sql[tokens[0].start : tokens[-1].end + 1]
     if (account := account_statement(sql, tokens)) is not None:
         return Parsed(exp.Command(this=tokens[0].text.upper()), text, account=account)
+    if (transaction := transaction_statement(sql, tokens)) is not None:
+        return Parsed(exp.Transaction(), text, transaction=transaction)
     if (about := policy_statement(sql, tokens, _of_policy)) is not None:
         return Parsed(about[0], text, policy=about[1])
     external = _external(tokens)
@@ -217,10 +231,10 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
         tokens = [token for token in tokens if token is not external]
     _refuse_foreign_tokens(sql, tokens)
     _refuse_programs(tokens)
-    tokens, ignore = _without_priorities(tokens)
-    tokens, duplicates = _without_duplicates(tokens)
+    tokens, ignore = without_priorities(tokens)
+    tokens, duplicates = without_duplicates(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
-    tokens = _with_selects_of_rows(_with_interval_calls(_with_plain_values(tokens)))
+    tokens = with_selects_of_rows(with_interval_calls(with_plain_values(tokens)))
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
     try:
         trees = parser.parse(tokens, sql)
@@ -241,6 +255,7 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
     if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command)):
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
+    without_locks(tree, text)
     refuse_unknown(tree)
     if not of_policy:
         refuse_claims(tree, text)
@@ -252,49 +267,12 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
     return Parsed(tree, text, external is not None, query, sharding)
 
 
-_PRIORITIES = {
-    "INSERT": ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED"),
-    "REPLACE": ("LOW_PRIORITY", "DELAYED"),
-    "UPDATE": ("LOW_PRIORITY",),
-    "DELETE": ("LOW_PRIORITY", "QUICK", "IGNORE"),
-}
-"""Words behind a verb that say when and how MySQL works, and not what it does. IGNORE makes warnings of errors that a
-DELETE has none of here."""
-
-
-def _without_priorities(tokens: list[Token]) -> tuple[list[Token], bool]:
-    """And whether it is UPDATE IGNORE."""
-
-    def stands(at: int, words: tuple[str, ...]) -> bool:
-        return at < len(tokens) and tokens[at].token_type not in _SPELLED and tokens[at].text.upper() in words
-
-    verb, at = tokens[0].text.upper(), 1
-    while stands(at, _PRIORITIES.get(verb, ())):
-        at += 1
-    ignore = verb == "UPDATE" and stands(at, ("IGNORE",))
-    return [tokens[0], *tokens[at + ignore :]], ignore
-
-
-def _without_duplicates(tokens: list[Token]) -> tuple[list[Token], str]:
-    """``CREATE TABLE t … IGNORE AS SELECT`` without that word, and it: IGNORE, or REPLACE."""
-    words = [token.text.upper() for token in tokens]
-    if words[0] != "CREATE" or "TABLE" not in words[:4]:
-        return tokens, ""
-    for at in range(words.index("TABLE") + 2, len(tokens) - 1):
-        if tokens[at].token_type in _SPELLED or words[at] not in ("IGNORE", "REPLACE"):
-            continue
-        begins = [word for word in words[at + 1 : at + 4] if word not in ("AS", "(")]
-        if begins and begins[0] in ("SELECT", "WITH", "TABLE", "VALUES"):
-            return [*tokens[:at], *tokens[at + 1 :]], words[at]
-    return tokens, ""
-
-
 _PROGRAMS = ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "SERVER")
 
 
 def _refuse_programs(tokens: list[Token]) -> None:
     """What is made of another grammar, whose words would be called unexpected."""
-    words = [token.text.upper() for token in tokens[:8] if token.token_type not in _SPELLED]
+    words = [token.text.upper() for token in tokens[:8] if token.token_type not in SPELLED]
     if words and words[0] == "XA":
         raise Unsupported("the statement XA", hint="a statement, and a request's rows, are applied whole or not at all")
     if words and words[0] in ("CREATE", "ALTER", "DROP"):
@@ -304,7 +282,6 @@ def _refuse_programs(tokens: list[Token]) -> None:
             raise Unsupported(f"{words[0]} {what}", hint="tables, views and indexes are there")
 
 
-_SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
 _FOREIGN = ("==", "|>", "ISNULL", "NOTNULL")
 
 
@@ -315,7 +292,7 @@ def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
             raise Unsupported(
                 "a comment that is executed (/*! … */)", hint="write it without the comment, or leave it out"
             )
-        if token.token_type not in _SPELLED and token.text.upper() in _FOREIGN:
+        if token.token_type not in SPELLED and token.text.upper() in _FOREIGN:
             called = at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
             if not called:
                 raise _syntax_error(sql, token.start, f'unexpected "{token.text}"')
@@ -327,94 +304,6 @@ def _stumbled(parser: Parser, tokens: list[Token]) -> tuple[int, str]:
     if not current or current.token_type == TokenType.SENTINEL:
         return tokens[-1].end + 1, "unexpected end of the text"
     return current.start, f'unexpected "{current.text}"'
-
-
-def _with_plain_values(tokens: list[Token]) -> list[Token]:
-    """``VALUES(c)`` behind ON DUPLICATE KEY UPDATE is a function; sqlglot would read ``(VALUES(c) + 1)`` as rows."""
-    starts = [i for i, token in enumerate(tokens) if token.text.upper() == "DUPLICATE"]
-    if not starts or not any(token.token_type == TokenType.VALUES for token in tokens[starts[-1] :]):
-        return tokens
-
-    def plain(token: Token) -> Token:
-        if token.token_type != TokenType.VALUES:
-            return token
-        return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
-
-    return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
-
-
-def _with_interval_calls(tokens: list[Token]) -> list[Token]:
-    """``INTERVAL(n, 1, 10)`` is a function, ``INTERVAL (n + 1) DAY`` a time: only a call has a comma."""
-
-    def is_call(at: int) -> bool:
-        depth = 0
-        for token in tokens[at + 1 :]:
-            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-            if depth == 1 and token.token_type == TokenType.COMMA:
-                return True
-            if depth < 1:
-                return False
-        return False
-
-    if not any(token.token_type == TokenType.INTERVAL for token in tokens):
-        return tokens
-    return [
-        Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
-        if token.token_type == TokenType.INTERVAL and is_call(at)
-        else token
-        for at, token in enumerate(tokens)
-    ]
-
-
-_BEFORE_ROWS = frozenset(("(", "UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT", "AS", "EXPLAIN"))
-
-
-def _with_selects_of_rows(tokens: list[Token]) -> list[Token]:
-    """``VALUES ROW(1, 2), ROW(3, 4)``, which sqlglot does not know, as what it means: ``(SELECT 1 AS column_0, 2 AS
-    column_1 UNION ALL SELECT 3, 4)``."""
-    found: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        begins = tokens[at].token_type == TokenType.VALUES and (not found or found[-1].text.upper() in _BEFORE_ROWS)
-        if not begins or not _is_row(tokens, at + 1):
-            found.append(tokens[at])
-            at += 1
-            continue
-        at += 1
-        is_first = True
-        while _is_row(tokens, at):
-            found += _made_up(tokens[at], "(SELECT" if is_first else "UNION ALL SELECT")
-            depth, column, at = 1, 0, at + 2
-            while at < len(tokens) and depth:
-                token = tokens[at]
-                depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-                ends = depth == 0 or (depth == 1 and token.token_type == TokenType.COMMA)
-                if ends and is_first:
-                    found += _made_up(token, f"AS column_{column}")
-                    column += 1
-                if depth:
-                    found.append(token)
-                at += 1
-            is_first = False
-            if at < len(tokens) and tokens[at].token_type == TokenType.COMMA and _is_row(tokens, at + 1):
-                at += 1
-        found += _made_up(tokens[at - 1], ")")
-    return found
-
-
-def _is_row(tokens: list[Token], at: int) -> bool:
-    return (
-        at + 1 < len(tokens)
-        and tokens[at].token_type not in _SPELLED
-        and tokens[at].text.upper() == "ROW"
-        and tokens[at + 1].token_type == TokenType.L_PAREN
-    )
-
-
-def _made_up(place: Token, words: str) -> list[Token]:
-    """Words that stand where a token does."""
-    made = DIALECT.tokenize(words)
-    return [Token(t.token_type, t.text, place.line, place.col, place.start, place.end, []) for t in made]
 
 
 def _external(tokens: list[Token]) -> Token | None:

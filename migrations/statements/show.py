@@ -33,7 +33,7 @@ from migrations.statements.statement import (
     ShowViews,
 )
 
-_TRANSACTIONS = "each statement is applied whole or not at all; put rows that belong together into one INSERT"
+_TRANSACTIONS = "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are there, and SET autocommit by itself: each alone on /v1/sql"
 
 
 def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCreate:
@@ -162,9 +162,8 @@ def session(parsed: Parsed) -> NoOperation:
         return NoOperation("sessions have no settings")
     if isinstance(node, exp.Use):
         return NoOperation("there is one database")
-    if isinstance(node, (exp.Transaction, exp.Commit, exp.Rollback)):
-        word = {exp.Transaction: "BEGIN", exp.Commit: "COMMIT", exp.Rollback: "ROLLBACK"}[type(node)]
-        raise Unsupported(f"transactions ({word})", hint=_TRANSACTIONS)
+    if parsed.transaction is not None:
+        raise Unsupported(f"{parsed.transaction.deed.value} here", hint=_TRANSACTIONS)
     raise Unsupported(f"the statement {parsed.sql.split(None, 1)[0].upper()}")
 
 

@@ -1,0 +1,139 @@
+"""What MySQL writes and sqlglot's grammar has not, as tokens that it has. What that leaves out is told beside."""
+
+from __future__ import annotations
+
+from migrations.parse.syntax import DIALECT, Token, TokenType, exp
+
+SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
+
+_PRIORITIES = {
+    "INSERT": ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED"),
+    "REPLACE": ("LOW_PRIORITY", "DELAYED"),
+    "UPDATE": ("LOW_PRIORITY",),
+    "DELETE": ("LOW_PRIORITY", "QUICK", "IGNORE"),
+}
+"""Words behind a verb that say when and how MySQL works, and not what it does. IGNORE makes warnings of errors that a
+DELETE has none of here."""
+
+
+def without_priorities(tokens: list[Token]) -> tuple[list[Token], bool]:
+    """And whether it is UPDATE IGNORE."""
+
+    def stands(at: int, words: tuple[str, ...]) -> bool:
+        return at < len(tokens) and tokens[at].token_type not in SPELLED and tokens[at].text.upper() in words
+
+    verb, at = tokens[0].text.upper(), 1
+    while stands(at, _PRIORITIES.get(verb, ())):
+        at += 1
+    ignore = verb == "UPDATE" and stands(at, ("IGNORE",))
+    return [tokens[0], *tokens[at + ignore :]], ignore
+
+
+def without_duplicates(tokens: list[Token]) -> tuple[list[Token], str]:
+    """``CREATE TABLE t … IGNORE AS SELECT`` without that word, and it: IGNORE, or REPLACE."""
+    words = [token.text.upper() for token in tokens]
+    if words[0] != "CREATE" or "TABLE" not in words[:4]:
+        return tokens, ""
+    for at in range(words.index("TABLE") + 2, len(tokens) - 1):
+        if tokens[at].token_type in SPELLED or words[at] not in ("IGNORE", "REPLACE"):
+            continue
+        begins = [word for word in words[at + 1 : at + 4] if word not in ("AS", "(")]
+        if begins and begins[0] in ("SELECT", "WITH", "TABLE", "VALUES"):
+            return [*tokens[:at], *tokens[at + 1 :]], words[at]
+    return tokens, ""
+
+
+def with_plain_values(tokens: list[Token]) -> list[Token]:
+    """``VALUES(c)`` behind ON DUPLICATE KEY UPDATE is a function; sqlglot would read ``(VALUES(c) + 1)`` as rows."""
+    starts = [i for i, token in enumerate(tokens) if token.text.upper() == "DUPLICATE"]
+    if not starts or not any(token.token_type == TokenType.VALUES for token in tokens[starts[-1] :]):
+        return tokens
+
+    def plain(token: Token) -> Token:
+        if token.token_type != TokenType.VALUES:
+            return token
+        return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+    return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
+
+
+def with_interval_calls(tokens: list[Token]) -> list[Token]:
+    """``INTERVAL(n, 1, 10)`` is a function, ``INTERVAL (n + 1) DAY`` a time: only a call has a comma."""
+
+    def is_call(at: int) -> bool:
+        depth = 0
+        for token in tokens[at + 1 :]:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 1 and token.token_type == TokenType.COMMA:
+                return True
+            if depth < 1:
+                return False
+        return False
+
+    if not any(token.token_type == TokenType.INTERVAL for token in tokens):
+        return tokens
+    return [
+        Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+        if token.token_type == TokenType.INTERVAL and is_call(at)
+        else token
+        for at, token in enumerate(tokens)
+    ]
+
+
+_BEFORE_ROWS = frozenset(("(", "UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT", "AS", "EXPLAIN"))
+
+
+def with_selects_of_rows(tokens: list[Token]) -> list[Token]:
+    """``VALUES ROW(1, 2), ROW(3, 4)``, which sqlglot does not know, as what it means: ``(SELECT 1 AS column_0, 2 AS
+    column_1 UNION ALL SELECT 3, 4)``."""
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        begins = tokens[at].token_type == TokenType.VALUES and (not found or found[-1].text.upper() in _BEFORE_ROWS)
+        if not begins or not _is_row(tokens, at + 1):
+            found.append(tokens[at])
+            at += 1
+            continue
+        at += 1
+        is_first = True
+        while _is_row(tokens, at):
+            found += _made_up(tokens[at], "(SELECT" if is_first else "UNION ALL SELECT")
+            depth, column, at = 1, 0, at + 2
+            while at < len(tokens) and depth:
+                token = tokens[at]
+                depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+                ends = depth == 0 or (depth == 1 and token.token_type == TokenType.COMMA)
+                if ends and is_first:
+                    found += _made_up(token, f"AS column_{column}")
+                    column += 1
+                if depth:
+                    found.append(token)
+                at += 1
+            is_first = False
+            if at < len(tokens) and tokens[at].token_type == TokenType.COMMA and _is_row(tokens, at + 1):
+                at += 1
+        found += _made_up(tokens[at - 1], ")")
+    return found
+
+
+def _is_row(tokens: list[Token], at: int) -> bool:
+    return (
+        at + 1 < len(tokens)
+        and tokens[at].token_type not in SPELLED
+        and tokens[at].text.upper() == "ROW"
+        and tokens[at + 1].token_type == TokenType.L_PAREN
+    )
+
+
+def _made_up(place: Token, words: str) -> list[Token]:
+    """Words that stand where a token does."""
+    made = DIALECT.tokenize(words)
+    return [Token(t.token_type, t.text, place.line, place.col, place.start, place.end, []) for t in made]
+
+
+def without_locks(tree: exp.Expr, sql: str) -> None:
+    """FOR UPDATE and FOR SHARE of a SELECT: whatever a transaction reads is held against what others change."""
+    words = sql.upper()
+    if isinstance(tree, exp.Query) and ("UPDATE" in words or "SHARE" in words):
+        for select in tree.find_all(exp.Select):
+            select.set("locks", None)

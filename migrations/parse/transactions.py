@@ -1,0 +1,103 @@
+"""Statements about transactions, which are a few words each: read from tokens.
+
+::
+
+    BEGIN [WORK]                             START TRANSACTION [READ WRITE | READ ONLY]
+    COMMIT [WORK]                            ROLLBACK [WORK]
+    SAVEPOINT name                           ROLLBACK [WORK] TO [SAVEPOINT] name          RELEASE SAVEPOINT name
+    SET [SESSION] autocommit = {0 | 1}       SET [SESSION] TRANSACTION ISOLATION LEVEL SERIALIZABLE
+    SHOW TRANSACTIONS
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from domains.errors import SqlSyntaxError, Unsupported
+from migrations.parse.syntax import Token, TokenType
+
+
+class TransactionDeed(Enum):
+    BEGIN = "BEGIN"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+    SAVEPOINT = "SAVEPOINT"
+    ROLLBACK_TO = "ROLLBACK TO"
+    RELEASE = "RELEASE SAVEPOINT"
+    AUTOCOMMIT = "SET autocommit"
+    ISOLATION = "SET TRANSACTION"
+    SHOW = "SHOW TRANSACTIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStatement:
+    deed: TransactionDeed
+    name: str = ""
+    """Of a savepoint."""
+    on: bool = False
+    """READ ONLY; of ``SET autocommit``, its value."""
+
+
+_FORMS: tuple[tuple[TransactionDeed, str], ...] = (
+    (TransactionDeed.BEGIN, r"BEGIN(?: WORK)?|START TRANSACTION(?: READ WRITE| (?P<on>READ ONLY))?"),
+    (TransactionDeed.COMMIT, r"COMMIT(?: WORK)?"),
+    (TransactionDeed.ROLLBACK, r"ROLLBACK(?: WORK)?"),
+    (TransactionDeed.SAVEPOINT, r"SAVEPOINT (?P<name>\S+)"),
+    (TransactionDeed.ROLLBACK_TO, r"ROLLBACK(?: WORK)? TO(?: SAVEPOINT)? (?P<name>\S+)"),
+    (TransactionDeed.RELEASE, r"RELEASE SAVEPOINT (?P<name>\S+)"),
+    (
+        TransactionDeed.AUTOCOMMIT,
+        r"SET (?:SESSION |LOCAL |@@(?:SESSION\.|LOCAL\.)?)?AUTOCOMMIT ?:?= ?(?:0|OFF|FALSE|(?P<on>1|ON|TRUE))",
+    ),
+    (TransactionDeed.ISOLATION, r"SET (?:SESSION |LOCAL )?TRANSACTION ISOLATION LEVEL SERIALIZABLE"),
+    (TransactionDeed.SHOW, r"SHOW TRANSACTIONS"),
+)
+_KNOWN = tuple((deed, re.compile(form, re.IGNORECASE)) for deed, form in _FORMS)
+_VERBS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "SHOW"))
+LONGEST = 16
+"""Tokens of such a statement, at most."""
+
+_REFUSED: tuple[tuple[str, str, str], ...] = (
+    (
+        r"START TRANSACTION .*CONSISTENT SNAPSHOT",
+        "WITH CONSISTENT SNAPSHOT",
+        "all reads of a transaction are of one position",
+    ),
+    (r"(?:COMMIT|ROLLBACK)(?: WORK)? (?:AND|NO|RELEASE)\b", "CHAIN and RELEASE", "COMMIT, and then BEGIN"),
+    (
+        r"SET .*\bTRANSACTION ISOLATION LEVEL",
+        "another isolation level than SERIALIZABLE",
+        "transactions here are serializable: leave it out",
+    ),
+)
+_OTHERS = tuple((re.compile(form, re.IGNORECASE), what, hint) for form, what, hint in _REFUSED)
+
+
+def transaction_statement(sql: str, tokens: Sequence[Token]) -> TransactionStatement | None:
+    """None: it is about something else.
+
+    :raises SqlSyntaxError: it begins as one, and goes on otherwise. :raises Unsupported: MySQL has it.
+    """
+    verb = tokens[0].text.upper()
+    if verb not in _VERBS or tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        return None
+    if len(tokens) > LONGEST:
+        return None
+    text = re.sub(r"\s+", " ", sql[tokens[0].start : tokens[-1].end + 1]).strip()
+    for deed, form in _KNOWN:
+        found = form.fullmatch(text)
+        if found is not None:
+            given = found.groupdict()
+            return TransactionStatement(deed, (given.get("name") or "").strip("`"), given.get("on") is not None)
+    for form, what, hint in _OTHERS:
+        if form.match(text) is not None:
+            raise Unsupported(what, hint=hint)
+    if verb in ("SET", "SHOW"):
+        return None
+    last = tokens[min(1, len(tokens) - 1)]
+    raise SqlSyntaxError(
+        f'unexpected "{last.text}" behind {verb}', line=last.line, column=max(1, last.col - len(last.text) + 1)
+    )
