@@ -73,6 +73,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
             others = [each for each in domain.store.tables() if each.name != schema.name]
             for each in (schema, *following(before, schema, others)):
                 _alter_table(domain, each)
+                domain.transactions.altered(each.name)
             domain.expected.pop(schema.name, None)
             domain.written.clear()
         case Expect(schema=schema):
@@ -86,6 +87,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case DropTable(table=table):
             domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
             domain.store.drop_table(table)
+            domain.transactions.altered(table)
             domain.written.clear()
             domain.expected.pop(table, None)
         case AddNodes():

@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from domains.engine.clock import Clocks
-from domains.engine.eviction import entry_pattern
 from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.life import LifeCycle, StateBuild
 from domains.engine.links import Links
-from domains.engine.memory import evict_least_used, indexes_at
-from domains.engine.pulls import Pull
-from domains.engine.upqueries import Hole, Ingresses, IngressSources
+from domains.engine.memory import evict_least_used, touch
+from domains.engine.pulls import DomainCounters, Pull
+from domains.engine.transactions.transactions import Transactions
+from domains.engine.upqueries import Hole, Ingresses, fed_by
 from domains.engine.vertices import Vertices
 from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, change_table
-from domains.engine.writing.written import WrittenTables
+from domains.engine.writing.written import WrittenTable, WrittenTables
 from domains.errors import HeadraceError, RowsRefused
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import ReaderOperator
@@ -42,8 +42,10 @@ from domains.plan.packets import (
     Failed,
     Fill,
     Filled,
+    InTransaction,
     LinkId,
     LinkUpdate,
+    Operation,
     Packet,
     Pattern,
     PeerReset,
@@ -61,20 +63,6 @@ from domains.plan.packets import (
 )
 from domains.plan.sharding import base_shard
 from domains.store.storage import Store, is_repeated, refusal
-
-# What one step of a domain gathers until it closes, and what a domain counts.
-
-
-@dataclass(slots=True)
-class DomainCounters:
-    """What the domain has done, for status and metrics."""
-
-    steps: int = 0
-    writes: int = 0
-    upqueries: int = 0
-    fills: int = 0
-    evictions: int = 0
-    published_deltas: int = 0
 
 
 @dataclass(slots=True)
@@ -123,6 +111,7 @@ class Domain:
         """Reads and upqueries of what is held, or being built."""
         self.counters = DomainCounters()
         self.written = WrittenTables(store, shard, shards)
+        self.transactions = Transactions(self.written)
         self.expected: dict[str, Expected] = {}
         """What schemas ask that are not decided yet, by table."""
         self.broken: HeadraceError | None = None
@@ -164,17 +153,11 @@ class Domain:
                 act.run()
             case Touch(reader=reader, keys=keys):
                 if reader in self.vertices:
-                    self._touch(self.vertices[reader], keys)
+                    touch(self.vertices[reader], keys)
             case PeerReset():
                 self._reset(packet, step)
             case _:
                 assert_never(packet)
-
-    def _touch(self, reader: Vertex, keys: Sequence[Row]) -> None:
-        for columns in reader.indexes:
-            for vertex, at in indexes_at(reader, columns):
-                for key in keys:
-                    vertex.indexes[at].touch(key)
 
     def beat(self) -> list[Effect]:
         """Tell the links how far the clocks have come, where no rows said it. Once for many steps is enough."""
@@ -199,47 +182,59 @@ class Domain:
     # --- writes and updates -----------------------------------------------------------------------------------
 
     def _write(self, packet: Write, step: Step) -> None:
-        table, once = packet.operation.table, packet.once
+        operation, within = packet.operation, packet.within
+        named: tuple[WrittenTable, ...] = ()
+        repeated = False
         try:
-            known = self.written.get(table)
-            if known is None or known.schema is not known.stored.schema:
-                known = self.written.made(table)
-            stored = known.stored
-            repeated = once is not None and is_repeated(stored, once)
-            if repeated:
-                done = NOTHING
+            if isinstance(within, InTransaction):
+                done = self.transactions.take(operation, within)
             else:
-                if known.is_related or (isinstance(packet.operation, Amend) and packet.operation.also):
-                    done = change_related(self.written, packet.operation)
+                assert isinstance(operation, Operation), "what ends a transaction is in one"
+                known = self.written.get(operation.table)
+                if known is None or known.schema is not known.stored.schema:
+                    known = self.written.made(operation.table)
+                named = (known,)
+                repeated = within is not None and is_repeated(known.stored, within)
+                if repeated:
+                    done = NOTHING
+                elif known.is_related or (isinstance(operation, Amend) and operation.also):
+                    done = change_related(self.written, operation)
                 else:
-                    done = change_table(known, packet.operation)
-                for expected in self.expected.values():
-                    expected.check_write({each.schema.name: deltas for each, deltas in done.tables.items()})
-                if once is not None:
-                    stored.remember(once.stream, once.number)
-                if done.tables:
-                    # Rows, index entries, logs and positions in one atomic write; operators then see the new state.
-                    log = []
-                    for each, deltas in done.tables.items():
-                        each.stored.stage(deltas)
-                        log.append((each.schema.name, self.store.position(each.schema.name) + 1, deltas))
-                    self.store.commit(log)
-                    for each, (_, sequence, _) in zip(done.tables, log, strict=True):
-                        self.clocks.local[each.base] = sequence  # As ``write`` of the clocks, for each write.
-                    self.clocks.version += 1
-                elif once is not None:  # A number of a stream, and no rows: nothing for the log.
-                    self.store.commit(())
+                    done = change_table(known, operation)
+                if within is not None and not repeated:
+                    known.stored.remember(within.stream, within.number)
+            for expected in self.expected.values():
+                expected.check_write({each.schema.name: deltas for each, deltas in done.tables.items()})
+            if done.tables:
+                # Rows, index entries, logs and positions in one atomic write; operators then see the new state.
+                log = []
+                for each, deltas in done.tables.items():
+                    each.stored.stage(deltas)
+                    log.append((each.schema.name, self.store.position(each.schema.name) + 1, deltas))
+                self.store.commit(log)
+                for each, (_, sequence, _) in zip(done.tables, log, strict=True):
+                    self.clocks.local[each.base] = sequence  # As ``write`` of the clocks, for each write.
+                self.clocks.version += 1
+            elif (
+                within is not None
+            ):  # A number of a stream, or values that a transaction was given; nothing for the log.
+                self.store.commit(())
         except Exception as raised:
             self.store.rollback()
             error = refusal(raised)
+            self.transactions.failed(operation, within, error)
             failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)
             step.replies.append(Reply(packet.request, failed))
             return
-        self.counters.writes += 1
         changed = {each.schema.name: deltas for each, deltas in done.tables.items()}
+        if self.transactions.open:
+            self.transactions.changed(changed, within)
+        self.counters.writes += 1
         self.spread(changed, step)
-        position = {each.base: self.clocks.local.get(each.base, 0) for each in (known, *done.tables)}
+        position = {each.base: self.clocks.local.get(each.base, 0) for each in (*named, *done.tables)}
         written = Written(done.affected, position, done.first, repeated, done.returned)
+        if isinstance(within, InTransaction):
+            self.transactions.done(operation, within, written)
         step.replies.append(Reply(packet.request, written))
 
     def spread(self, changed: Mapping[str, list[Delta]], step: Step) -> None:
@@ -458,7 +453,7 @@ class Domain:
         act = self.forward_pass(step)
         for vertex, sources in self.ingresses.sources.items():
             if not links.isdisjoint(sources.links):
-                act.inject(vertex, [], _fed_by(links, vertex, sources))
+                act.inject(vertex, [], fed_by(links, vertex, sources))
         act.run()
         for link in sorted(links):
             self._ask_again(link, self.ingresses.reset(link), step)
@@ -486,13 +481,3 @@ class Domain:
                 changes = [(key_of(delta[0]), delta) for delta in deltas]
                 step.publish(vertex).deltas.extend(changes)
                 self.counters.published_deltas += len(changes)
-
-
-def _fed_by(links: set[LinkId], vertex: Vertex, sources: IngressSources) -> list[Pattern]:
-    """Patterns for the entries of an ingress that hold rows of these links, or would."""
-    patterns: list[Pattern] = []
-    for columns, index in vertex.indexes.items():
-        assert index.partial, f"{vertex} is full: it is to be removed before its source is reset"
-        keys = list(index.keys())
-        patterns.extend(entry_pattern(index, k) for k in keys if not links.isdisjoint(sources.of_key(columns, k)))
-    return patterns

@@ -15,10 +15,11 @@ stay (a ghost list, as in ARC: Megiddo and Modha, 2003).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from domains.engine.forward import ForwardPass
+from domains.language.types import Row
 from domains.operators.operator import Vertex
 from domains.plan.graph import Columns
 from domains.plan.sides import COMPUTED
@@ -39,6 +40,14 @@ def indexes_at(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]
     for parent, above in _sources(vertex, columns):
         found.extend(indexes_at(parent, above))
     return found
+
+
+def touch(reader: Vertex, keys: Sequence[Row]) -> None:
+    """These keys were read."""
+    for columns in reader.indexes:
+        for vertex, at in indexes_at(reader, columns):
+            for key in keys:
+                vertex.indexes[at].touch(key)
 
 
 def sole_reader(vertex: Vertex) -> Vertex | None:

@@ -8,6 +8,7 @@ was computed from one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -109,14 +110,22 @@ class PeekOld(Peek):
         return found
 
 
-class FillCounter(Protocol):
-    fills: int
+@dataclass(slots=True)
+class DomainCounters:
+    """What the domain has done, for status and metrics."""
+
+    steps: int = 0
+    writes: int = 0
+    upqueries: int = 0
+    fills: int = 0
+    evictions: int = 0
+    published_deltas: int = 0
 
 
 class Pull(Peek):
     """State made to be there: each hole on the way is computed from the parents and filled."""
 
-    def __init__(self, counter: FillCounter) -> None:
+    def __init__(self, counter: DomainCounters) -> None:
         super().__init__()
         self.misses: dict[tuple[Vertex, Columns], dict[Row, None]] = {}
         self._counter = counter

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from domains.engine.eviction import means
+from domains.engine.eviction import entry_pattern, means
 from domains.errors import HeadraceError
 from domains.language.types import Delta, Row
 from domains.operators.operator import Vertex
@@ -149,3 +149,13 @@ class Ingresses:
             del by_columns[columns]
             if not by_columns:
                 del self._pieces[link, vertex]
+
+
+def fed_by(links: set[LinkId], vertex: Vertex, sources: IngressSources) -> list[Pattern]:
+    """Patterns for the entries of an ingress that hold rows of these links, or would."""
+    patterns: list[Pattern] = []
+    for columns, index in vertex.indexes.items():
+        assert index.partial, f"{vertex} is full: it is to be removed before its source is reset"
+        keys = list(index.keys())
+        patterns.extend(entry_pattern(index, k) for k in keys if not links.isdisjoint(sources.of_key(columns, k)))
+    return patterns

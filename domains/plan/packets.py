@@ -157,8 +157,47 @@ class Amend:
 Operation = Insert | Update | Delete | Amend
 
 
-def written_tables(operation: Operation) -> list[str]:
+# --- transactions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """Remember what is staged; one of the same name is forgotten."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackTo:
+    """Have staged what was at the savepoint, which stays; what was read since stays read."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Forget a savepoint, and those after it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    pass
+
+
+TransactionAct = Operation | Savepoint | RollBackTo | Release | Commit | RollBack
+
+
+def written_tables(operation: TransactionAct) -> list[str]:
     """The tables that it names, the first one first; what foreign keys reach besides is of the shard itself."""
+    if not isinstance(operation, (Insert, Update, Delete, Amend)):
+        return []
     also = operation.also if isinstance(operation, Amend) else ()
     return [operation.table, *(each.table for each in also)]
 
@@ -178,10 +217,26 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
+class InTransaction:
+    """What a transaction wants of a shard; nothing of it is stored before its commit (``engine/transactions``)."""
+
+    id: str
+    begins: bool = False
+    """It is open from now on, if it was not. Without it, one that is not known has ended."""
+    most: int = 0
+    """Bytes that its staged rows and look-ups may take; 0: as many as there are."""
+
+
+Within = Once | InTransaction | None
+"""What a write is a part of."""
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     request: RequestId
-    operation: Operation
-    once: Once | None = None
+    operation: TransactionAct
+    """An :data:`Operation`, but in a transaction."""
+    within: Within = None
 
 
 @dataclass(frozen=True, slots=True)

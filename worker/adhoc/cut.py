@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from domains.engine.transactions.staged import StagedTables
 from domains.errors import HeadraceError, NotFound, Unavailable
-from domains.language.types import TableSchema
+from domains.language.types import Delta, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock
-from domains.store.storage import Store, StoredRows, sampled
+from domains.plan.packets import Clock, InTransaction
+from domains.store.storage import Store, StoredRows, TableRows, sampled
 from worker.adhoc.answer import Question, Rows, ShardedRows, answered
 from worker.adhoc.shard_view import ShardView
 from worker.dataflow.domain_host import DomainHost
@@ -35,6 +36,8 @@ class EvaluationCut:
     clock: Clock
     parts: Mapping[NodeIndex, Question] = field(default_factory=dict)
     """The parts of the question that are evaluated where the views are."""
+    changes: Mapping[str, Sequence[Delta]] = field(default_factory=dict)
+    """Staged changes of tables, which count as done."""
 
     def close(self) -> None:
         for view in self.views:
@@ -51,13 +54,17 @@ def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
     return [tuple(schema for schema in tables if number < (schema.shards or shards)) for number in range(read)]
 
 
-def answered_here(hosted: DomainHost, bases: Sequence[DomainIndex], question: Question) -> tuple[Rows, Clock]:
-    """``bases``: all that have a shard of its tables.
+def answered_here(
+    hosted: DomainHost, bases: Sequence[DomainIndex], question: Question, within: InTransaction | None = None
+) -> tuple[Rows, Clock]:
+    """``bases``: all that have a shard of its tables. In a transaction there is one, and what is read is remembered.
 
     :raises RowsExceeded: these are not few rows.
     """
     stores = _stores(hosted, bases)
-    tables = ShardedTables(stores, question.plan.tables)
+    tables: TableRows = ShardedTables(stores, question.plan.tables)
+    if within is not None:
+        tables = _staged(hosted, bases, within)
     try:
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
     except HeadraceError:
@@ -68,8 +75,11 @@ def answered_here(hosted: DomainHost, bases: Sequence[DomainIndex], question: Qu
     return rows, _clock(hosted, bases[: len(shards)], shards)
 
 
-def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> EvaluationCut:
-    """A cut of some base shards, which may be any.
+def cut(
+    hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within: InTransaction | None = None
+) -> EvaluationCut:
+    """A cut of some base shards, which may be any. In a transaction what reads it is not told row by row: all of these
+    tables are read.
 
     :raises NotHere: a table is another by now.
     """
@@ -79,7 +89,16 @@ def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> Eva
             check_schema(store, schema)
         assert isinstance(store, ViewableStore), "what is evaluated beside is on a disk"
         views.append(store.view([schema.name for schema in tables]))
-    return EvaluationCut(views, _clock(hosted, bases, shards))
+    changes: dict[str, list[Delta]] = {}
+    if within is not None:
+        staged = _staged(hosted, bases, within)
+        changes = {schema.name: staged.staged(schema.name).read_whole() for tables in shards for schema in tables}
+    return EvaluationCut(views, _clock(hosted, bases, shards), changes=changes)
+
+
+def _staged(hosted: DomainHost, bases: Sequence[DomainIndex], within: InTransaction) -> StagedTables:
+    """:raises Conflict, TransactionEnded: there is none any more."""
+    return hosted.hosts[bases[0]].domain.transactions.entered(within).tables
 
 
 def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:

@@ -30,9 +30,11 @@ from time import monotonic
 from typing import Any
 
 from domains.engine.evaluation import Slices
+from domains.engine.transactions.staged import ChangedTables
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Delta
 from domains.plan.graph import NodeIndex
+from domains.store.storage import TableRows
 from worker.adhoc.answer import Question, Rows, answered, part_of
 from worker.adhoc.shard_view import Piece, ViewedTables
 from worker.rocks.iterating import ENTRIES, ENTRY_BYTES, FoundEntries, KeyRange
@@ -57,6 +59,8 @@ class Ask:
     """The tables of each base shard."""
     elsewhere: dict[NodeIndex, tuple[int, ...]]
     """Nodes whose rows are made where the shards are, and by which of them."""
+    changes: dict[str, list[Delta]]
+    """Of tables, which count as done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,9 @@ def serve(parent: Connection) -> None:
 
 def _answer(parent: Connection, ask: Ask) -> None:
     shards = [AskedShard(parent, number) for number in range(len(ask.shards))]
-    tables = ViewedTables(list(zip(shards, ask.shards, strict=True)))
+    tables: TableRows = ViewedTables(list(zip(shards, ask.shards, strict=True)))
+    if ask.changes:
+        tables = ChangedTables(tables, ask.changes)
 
     def rows(node: NodeIndex, numbers: Sequence[int]) -> Slices:
         return lambda: chain.from_iterable(shards[number].part(node) for number in numbers)

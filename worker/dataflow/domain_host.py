@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import assert_never
+from typing import assert_never, cast
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain
@@ -29,7 +29,6 @@ from domains.plan.packets import (
     EvictKeys,
     EvictMemory,
     Failed,
-    Once,
     Operation,
     Outcome,
     Packet,
@@ -40,6 +39,8 @@ from domains.plan.packets import (
     RequestId,
     Send,
     Touch,
+    TransactionAct,
+    Within,
     Write,
     written_tables,
 )
@@ -247,27 +248,26 @@ class DomainHost:
     def write(
         self,
         index: DomainIndex,
-        operation: Operation,
+        operation: TransactionAct,
         answer: Answerer,
         batch: Batch,
         schema: int | None = None,
-        once: Once | None = None,
+        within: Within = None,
     ) -> None:
         """``schema`` is the version of the tables that the operation was made for, where that may be another by now."""
         host = self._linked(index)
-        if schema is not None and host.versions.get(operation.table) != schema:
+        if schema is not None and host.versions.get(cast(Operation, operation).table) != schema:
             self._check_schema(host, written_tables(operation), schema)
         if self.led:
             host.check_rows(operation)
         self._moved.add(index)
         if host.sync is not None:
             batch.syncs[host.sync] = None
-        self._handle(host, Write(self.requests.new(index, answer), operation, once), batch)
+        self._handle(host, Write(self.requests.new(index, answer), operation, within), batch)
         self._drain(batch)
 
     def _check_schema(self, host: HostedDomain, names: Sequence[str], schema: int) -> None:
-        known = host.version(names)
-        if known != schema:
+        if (known := host.version(names)) != schema:
             what = "is not here" if known is None else "has another schema here"
             raise NotHere(f'table "{", ".join(names)}" {what} in domain {host.domain.index}', epoch=self.epoch)
 

@@ -24,7 +24,7 @@ from domains.errors import BadRequest, HeadraceError, NotFound, TypeViolation
 from domains.language.coercion import row_coercer
 from domains.language.types import NULL, Row, TableSchema
 from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Insert, Operation, Upquery, receiver_of, sender_of
+from domains.plan.packets import Clock, Failed, Filled, Insert, TransactionAct, Upquery, receiver_of, sender_of
 from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.dataflow.link_checks import LinkChecks
@@ -118,7 +118,7 @@ class HostedDomain:
             return None
         return together([self.versions[each] for each in tables])
 
-    def check_rows(self, operation: Operation) -> None:
+    def check_rows(self, operation: TransactionAct) -> None:
         """Rows that come over the wire are what coercion makes of values of their columns: a date is a day, a document
         is one. :raises BadRequest: some are not, and would break an operator in the middle of a step."""
         if not isinstance(operation, Insert):

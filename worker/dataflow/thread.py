@@ -26,7 +26,7 @@ from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row
 from domains.plan.commands import Command, Feed, Follow, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Insert, Once, Operation, Outcome, Publish
+from domains.plan.packets import Clock, Failed, Filled, Insert, Outcome, Publish, TransactionAct, Within
 from domains.store.storage import Store, unknown_outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
 from worker.dataflow.crowding import Reader
@@ -189,18 +189,18 @@ class DataflowThread:
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def write(
-        self, domain: DomainIndex, operation: Operation, schema: int | None = None, once: Once | None = None
+        self, domain: DomainIndex, operation: TransactionAct, schema: int | None = None, within: Within = None
     ) -> Future[Outcome]:
         """``schema`` is the version of the table that the operation was made for; NotHere where it has another then."""
         write, size = self.hosted.write, _size_of(operation)
-        return self._ask(lambda batch, answer: write(domain, operation, answer, batch, schema, once), size)
+        return self._ask(lambda batch, answer: write(domain, operation, answer, batch, schema, within), size)
 
     def write_for(
-        self, answer: Answerer, domain: DomainIndex, operation: Operation, schema: int, once: Once | None = None
+        self, answer: Answerer, domain: DomainIndex, act: TransactionAct, schema: int | None, within: Within = None
     ) -> None:
         """The same, told to ``answer`` on the flusher's thread. Raises where it is not taken."""
-        write, size = self.hosted.write, _size_of(operation)
-        self._enter(Input(lambda batch, told: write(domain, operation, told, batch, schema, once), answer, size))
+        write, size = self.hosted.write, _size_of(act)
+        self._enter(Input(lambda batch, told: write(domain, act, told, batch, schema, within), answer, size))
 
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
@@ -494,7 +494,7 @@ def _answerer(future: Future[Any]) -> Answerer:
     return answer
 
 
-def _size_of(operation: Operation) -> int:
+def _size_of(operation: TransactionAct) -> int:
     """The bytes of the input that it becomes, about: long texts are counted where they were received."""
     rows = operation.rows if isinstance(operation, Insert) else ()
     return INPUT_BYTES + (len(rows) * len(rows[0]) * VALUE_BYTES if rows else 0)

@@ -72,10 +72,11 @@ GRAPH: tuple[type, ...] = (
 )
 
 PACKETS: tuple[type, ...] = (
-    *get_args(packets.Operation),
+    *get_args(packets.TransactionAct),
     *get_args(packets.Packet),
     *get_args(packets.Outcome),
     packets.Fill,
+    packets.InTransaction,
     packets.Once,
     packets.Pattern,
     packets.RowGuard,

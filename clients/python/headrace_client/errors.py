@@ -10,6 +10,8 @@
     ├── TypeViolation              422  a value does not fit its column (row, column)
     ├── ConstraintViolation        409  NOT NULL, PRIMARY KEY, UNIQUE (row, column)
     │   └── RowsRefused            409  the same of a numbered insert; has all rows that are refused
+    ├── Conflict                   409  a transaction has read what others have changed since: begin it again
+    ├── TransactionEnded           410  the transaction is not open (any more)
     ├── OutOfOrder                 409  a numbered write that skips one
     ├── AlreadyExists              409  a table or view of that name is there
     ├── StillInUse                 409  something else reads what is to be dropped
@@ -56,6 +58,8 @@ class HeadraceError(Exception):
     """Base of all of Headrace's own errors."""
 
     code = "error"
+    ends_transaction = False
+    """Of a transaction that meets it nothing is left: it was rolled back."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -113,6 +117,21 @@ class RowsRefused(ConstraintViolation):
         )
         error.rows = rows
         return error
+
+
+class Conflict(HeadraceError):
+    """A transaction has read what another has changed since, and was rolled back: it can be done again from its
+    beginning."""
+
+    code = "conflict"
+    ends_transaction = True
+
+
+class TransactionEnded(HeadraceError):
+    """The transaction is not open: it was committed or rolled back, was idle for too long, or its server began anew."""
+
+    code = "transaction_ended"
+    ends_transaction = True
 
 
 class OutOfOrder(HeadraceError):
@@ -309,6 +328,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
     for kind in (
         *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, OffsetGone, BadRequest),
+        *(Conflict, TransactionEnded),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
         *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),

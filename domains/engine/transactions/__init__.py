@@ -1,0 +1,27 @@
+"""Transactions on one shard of the base tables: staged beside the tables, watched by what they have read.
+
+::
+
+    statement ──► looked up in: stored rows + own staged changes ──► more staged changes      nothing is written
+                        │ every look-up is remembered (LookUps)
+    others' commit ──► meets a look-up of an open transaction? ──► that one is in conflict, and holds no more
+    COMMIT ──► not in conflict: the staged changes are one commit, and one pass (as TableDeltas says)
+
+**The invariant**: *all that an open transaction has looked up, it would find again now, but for its own changes; or it
+is in conflict.* For steps come one after another, each commit is compared with the look-ups of all open transactions,
+row by row and with the old rows and the new ones, before anything else is done; and a transaction's later look-ups are
+of now, as its earlier ones still are. So
+
+* its reads are all of one position at every moment, which moves on while nothing that it has read changes;
+* at its commit all its reads and writes are as if it had run at that moment alone: transactions are serializable, in
+  the order of their commits (and plain writes, which are transactions of one statement, with them);
+* its staged changes fit the tables then: a row that it takes away was looked up, and is there; a key that it takes was
+  looked up, and is free. A commit can fail by what a migration has decided meanwhile (``expected``), and by the disk.
+
+What is looked up is a key by some columns, which may find nothing, a range of an order, or a table whole. Statistics
+(``row_count``, ``count_many``) only choose the way of a look-up, and are no part of its answer.
+
+Nothing of it is stored before the commit, so a crash forgets open transactions. The first to commit wins; whoever is in
+conflict begins again, since only the application knows what it would do with other rows. (H. Kung and J. Robinson, *On
+Optimistic Methods for Concurrency Control*, 1981, with validation forward: by T. Härder, 1984.)
+"""
