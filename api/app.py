@@ -70,6 +70,7 @@ def create_app(
     endpoints = Endpoints(deployment, requests, admission, authentication, AllowedHosts(hosts), audit)
     deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     deployment.live.limits = admission.limits.of_live()
+    deployment.sessions.limits = admission.limits.of_transactions()
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,

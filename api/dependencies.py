@@ -116,6 +116,13 @@ async def _token(
         str | None,
         Header(alias="Headrace-Claims", description="The user for whom it is asked: row policies compare it"),
     ] = None,
+    headrace_transaction: Annotated[
+        str | None, Header(alias="Headrace-Transaction", description="The id of the transaction that it is in")
+    ] = None,
+    headrace_session: Annotated[
+        str | None,
+        Header(alias="Headrace-Session", description="A name: statements under it share BEGIN … COMMIT and autocommit"),
+    ] = None,
 ) -> None:
     """Documents the headers, which ``_answered`` and the doors read."""
 
@@ -130,7 +137,7 @@ async def _answered(request: Request) -> Response:
     headers = request.headers.raw
     if call.writes:
         check_browser(headers)
-    session = session_of(request)
+    session = endpoints.entered(session_of(request), headers)
     body = await request.body()
     begun = call.done(name, request.scope["query_string"], body, token_of(headers), session)
     body, types = begun if isinstance(begun, tuple) else await begun

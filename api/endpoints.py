@@ -28,7 +28,7 @@ from controller.access.authentication import Authentication, PeerCertificate
 from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
-from domains.errors import HeadraceError
+from domains.errors import BadRequest, HeadraceError
 from domains.language.json_rows import nested
 from domains.language.types import Column, Kind
 from domains.plan.packets import Clock
@@ -44,6 +44,10 @@ Work = Callable[[str, bytes, bytes, Clock | None, Caller], Body]
 
 CLAIMS = b"headrace-claims"
 """The header that says for whom a request is: JSON, {"sub": 7}."""
+TRANSACTION = b"headrace-transaction"
+"""The header with the id of the transaction that a request is in."""
+SESSION_NAME = b"headrace-session"
+"""The header with the name of the session that it belongs to."""
 NAME = "*"
 """Stands for the name of a view or table in a path."""
 _log = logging.getLogger("headrace.api")
@@ -244,6 +248,20 @@ class Endpoints:
         except HeadraceError:
             return None
 
+    def entered(self, session: Caller, headers: Sequence[tuple[bytes, bytes]]) -> Caller:
+        """Who asks, in the transaction or the session that the headers name.
+
+        :raises TransactionEnded, Forbidden, BadRequest, Overloaded"""
+        given = {name: value.decode("latin-1") for name, value in headers if name in (TRANSACTION, SESSION_NAME)}
+        if not given:
+            return session
+        if len(given) > 1:
+            raise BadRequest("Headrace-Transaction and Headrace-Session", hint="a request has one of these headers")
+        sessions = self._deployment.sessions
+        if SESSION_NAME in given:
+            return replace(session, session=sessions.named(given[SESSION_NAME], session.account))
+        return replace(session, session=sessions.found(given[TRANSACTION], session.account))
+
     def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
         """The endpoint, and the view or table that it is about; None where there is none at this path."""
         parts, name = path.split("/"), ""
@@ -258,11 +276,14 @@ class Endpoints:
         return self._lookups.page(view, parse_query(query), token, session)
 
     def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
-        found = None if token is not None else self._lookups.try_numbers(view, body)
+        awaited = token is not None or session.session is not None
+        found = None if awaited else self._lookups.try_numbers(view, body)
         return self._lookups.pages(view, parse_keys(body), token, session) if found is None else found
 
     def _many(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         many = self._lookups.many
+        if session.session is not None and token is None:
+            token = {}  # All of it is to be awaited.
         asked = many.ask(body, token, session) if session.rights is None else self._allowed(body, token, session)
         return many.finish(asked, token) if asked.late else many.typed(asked)
 
@@ -283,7 +304,9 @@ class Endpoints:
     async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(SqlRequest, parse(body)) if len(body) <= LONG_BODY else await self._long_sql(body)
         params = list(map(sql_value, asked.params))
-        results, clock = await self._deployment.execute(asked.sql, params, token=token, session=session)
+        results, clock = await self._deployment.execute(
+            asked.sql, params, token=token, session=session, atomic=asked.atomic
+        )
         reached = tokens.encode(tokens.merge(token or {}, clock))
         if sum([len(result.rows) for result in results]) <= ROWS_TOGETHER:
             return serialize({"results": list(map(_statement, results)), "token": reached}), b""

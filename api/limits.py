@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from controller.live.limits import LiveLimits
+from controller.transactions.limits import TransactionLimits
 from domains.errors import (
     BadRequest,
     HeadersTooLarge,
@@ -44,6 +45,7 @@ FOR_SMALL = 8
 """One part in so many of ``max_in_flight`` is for small requests alone."""
 
 _LIVE = LiveLimits()
+_TRANSACTIONS = TransactionLimits()
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -69,6 +71,9 @@ class Limits(SqlLimits):
     max_live_selects: int = _LIVE.max_live_selects
     max_live_size: int = _LIVE.max_live_size
     live_steps: int = _LIVE.live_steps
+    max_transactions: int = _TRANSACTIONS.max_transactions
+    max_transaction_size: int = _TRANSACTIONS.max_transaction_size
+    transaction_idle: float = _TRANSACTIONS.transaction_idle
     request_timeout: float = 60.0
     """The greatest body, at 5 Mbit/s."""
     idle_timeout: float = 75.0
@@ -82,6 +87,9 @@ class Limits(SqlLimits):
 
     def of_live(self) -> LiveLimits:
         return LiveLimits(**{each.name: getattr(self, each.name) for each in fields(LiveLimits)})
+
+    def of_transactions(self) -> TransactionLimits:
+        return TransactionLimits(**{each.name: getattr(self, each.name) for each in fields(TransactionLimits)})
 
     def of_sql(self) -> SqlLimits:
         return SqlLimits(**{each.name: getattr(self, each.name) for each in fields(SqlLimits)})

@@ -51,6 +51,7 @@ class SqlRequest(_Request):
         description="Values of the `?` in order, over all statements; a list for `IN (?)`; of the types that JSON has "
         'not, objects: `{"BLOB": "YWI="}`, `{"DECIMAL": "0.10"}`',
     )
+    atomic: bool = Field(default=False, description="All of it is done, or nothing; it has no definitions then")
 
 
 class LiveSubscription(_Request):

@@ -27,6 +27,8 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.TypeViolation: 422,
     errors.ConstraintViolation: 409,
     errors.RowsRefused: 409,
+    errors.Conflict: 409,
+    errors.TransactionEnded: 410,
     errors.OutOfOrder: 409,
     errors.AlreadyExists: 409,
     errors.StillInUse: 409,

@@ -340,6 +340,9 @@ class Deployment(Protocol):
     live: Any
     """A ``LiveViews``, of the package ``live``, which stands on this file."""
 
+    sessions: Any
+    """The ``Sessions`` of the package ``transactions``, which stands on this file."""
+
     @property
     def lists(self) -> StatementLists: ...
 
@@ -353,9 +356,16 @@ class Deployment(Protocol):
         """Raises LimitExceeded; Forbidden where the session may not do all that the text says."""
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: Clock | None = None,
+        session: Caller = OPEN,
+        atomic: bool = False,
     ) -> tuple[list[StatementResult], Clock]:
-        """Run statements of any kind in order. The clock is that of the last write (``{}`` without one).
+        """Run statements of any kind in order; ``atomic``: all of them or none. The clock is that of the last write
+        (``{}`` without one).
 
         Nothing is done of a text of which the session may not do all: Forbidden, Unauthenticated."""
 

@@ -14,7 +14,7 @@ from domains.errors import Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
-from domains.plan.packets import Clock, Once, Operation, Refused, Written
+from domains.plan.packets import Clock, InTransaction, Once, Operation, Refused, TransactionAct, Written
 from domains.plan.sharding import physical
 from migrations.change import BASES
 from worker.adhoc.answer import Question, Rows
@@ -142,8 +142,11 @@ class Hosts(Protocol):
     async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
         """Evict keys; answers how many of them were filled."""
 
-    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
-        """The answer to a SELECT that no view answers, over one cut of the base shards, and the positions of that.
+    async def evaluate(
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+    ) -> tuple[Rows, Clock]:
+        """The answer to a SELECT that no view answers, over one cut of the base shards, and the positions of that. In a
+        transaction: as it sees them, and what is read is remembered.
 
         Raises SchemaChanged where a table is another by now, LimitExceeded where it exceeds its budget.
         """
@@ -162,6 +165,14 @@ class Hosts(Protocol):
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
         """The same with a number, so that it may be sent twice: it is sent again if its outcome is unknown."""
+
+    transacts: bool
+    """Whether :meth:`transact` is there."""
+
+    async def transact(
+        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
+    ) -> Written:
+        """Do what a transaction wants; ``table`` goes with an operation. Raises SchemaChanged as ``write``."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

@@ -10,62 +10,56 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.access.keeper import Keeper
 from controller.access.session import ANONYMOUS, OPEN, Caller
 from controller.deployment import (
-    REFUSED,
     ArchivedPositions,
     Missed,
-    OnDuplicate,
     PreparedLookup,
     QueryInfo,
     QueryText,
     RunningInfo,
     StatementResult,
     ViewInfo,
-    WriteResult,
-    numbered_upsert,
 )
-from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
+from controller.hosts import Asked, Hosts, TableTarget
 from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished, reads_of
 from controller.statements.evaluating import Elsewhere, evaluate, lineage, within
 from controller.statements.followed import FollowedSelects
-from controller.statements.listing import info_of, stored_table, table_of, view_of
+from controller.statements.listing import info_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
 from controller.statements.shapes import AdHocMode, AskedShapes
-from controller.statements.sharded_write import write_numbered, write_parts
 from controller.statements.texts import Texts
-from domains.errors import BadRequest, ReadTimeout
+from controller.transactions.reading import pages_in
+from controller.transactions.sessions import Sessions
+from controller.transactions.transaction import Transaction, several_shards
+from controller.writing import Writing
+from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Amend, Clock, Insert, Once, Operation
+from domains.plan.packets import Clock, Insert, InTransaction, TransactionAct, Written
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
-from domains.store.storage import check_name
 from migrations.change import BASES
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
-from migrations.flow.routing import split, split_numbered
 from migrations.parse.measure import SqlLimits
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
-from migrations.statements.policies.writing import guarded
-from migrations.statements.rows import SLICE_ROWS, delete_operation, insert_operation, inserting, update_operation
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
 from worker.reader_map import BoundLookup, in_one_state
-from worker.service.child_pool import ChildPool, in_turns
+from worker.service.child_pool import ChildPool
 
 Answer = TypeVar("Answer")
 GivenRows = Sequence[Mapping[str, Any]]
@@ -78,21 +72,15 @@ def _own(missed: Missed) -> ViewLookup:
     return missed.lookup
 
 
-class Serving(ABC):
+class Serving(Writing):
     """The base of all deployments (see :class:`controller.deployment.Deployment`). It lives on one event loop."""
 
     def __init__(
         self, hosts: Hosts, read_timeout: float, ad_hoc: AdHocMode = AdHocMode.KEEP, budget: Budget = BUDGET
     ) -> None:
-        self.read_timeout = read_timeout
+        super().__init__(hosts, read_timeout)
         self.accounts: Keeper | None = None
-        self.hosts = hosts
-        self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
-        self._targets: dict[tuple[Callable[[State, str], TableSchema], str], TableTarget] = {}
-        """Keyed by table that was written to; emptied with each new state."""
-        self._turn = 0
-        """Number of writes so far: rows that may go to any shard go to the shards in turn."""
         self._retired = [0, 0]
         """Hits and misses of retired look-ups."""
         self.budget = budget
@@ -100,12 +88,8 @@ class Serving(ABC):
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
         self.lists = self._statements.lists
+        self.sessions = Sessions(self._transact, self._without_transactions)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
-
-    @property
-    @abstractmethod
-    def state(self) -> State:
-        """Catalog and dataflow as they are now."""
 
     @abstractmethod
     async def run(
@@ -129,21 +113,41 @@ class Serving(ABC):
         await self._statements.check(sql, session)
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: Clock | None = None,
+        session: Caller = OPEN,
+        atomic: bool = False,
     ) -> tuple[list[StatementResult], Clock]:
-        return await self._statements.execute(sql, params, token, session)
+        return await self._statements.execute(sql, params, token, session, atomic=atomic)
 
     async def evaluate(
-        self, question: Question, token: Clock, elsewhere: Elsewhere | None = None
+        self,
+        question: Question,
+        token: Clock,
+        elsewhere: Elsewhere | None = None,
+        transaction: Transaction | None = None,
     ) -> tuple[Rows, Clock]:
         """The answer to a SELECT that no view answers, as of now: at least as of the token.
 
-        Where it reads more rows than a server is to read by itself, it is asked ``elsewhere``, if that is given.
+        Where it reads more rows than a server is to read by itself, it is asked ``elsewhere``, if that is given. In a
+        transaction it is of the rows as the transaction sees them.
 
         :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: the token takes too long.
         """
         wanted = self._checked(token)
+        if transaction is not None:
+            with transaction.asking() as within:
+                return await self.hosts.evaluate(self._bases(), question, self.budget, within)
         return await evaluate(self.hosts, self._bases(), question, wanted, self.budget, self.read_timeout, elsewhere)
+
+    async def _transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        return await self.hosts.transact(self._bases()[0], act, within, table)
+
+    def _without_transactions(self) -> HeadraceError | None:
+        return None if self.state.shards == 1 and self.hosts.transacts else several_shards()
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards
@@ -233,13 +237,18 @@ class Serving(ABC):
         self, view: str, text: QueryText, *, token: Clock | None = None, moment: RequestMoment | None = None
     ) -> bytes:
         asked = moment or RequestMoment()
+        if asked.asker.transaction is not None:
+            (page,) = await pages_in(self, view, lambda binding: [binding.from_text(text, asked)], asked)
+            return page
         return await self.read(view, lambda binding: binding.from_text(text, asked), token)
 
     async def pages(
         self, view: str, keys: Sequence[Any], *, token: Clock | None = None, moment: RequestMoment | None = None
     ) -> list[bytes]:
+        moment = asked = moment or RequestMoment()
+        if asked.asker.transaction is not None:
+            return await pages_in(self, view, lambda binding: binding.all_of(keys, asked), asked)
         lookup = await self.ready(view)
-        moment = moment or RequestMoment()
         bounds = lookup.binding.all_of(keys, moment)
         if token and not lookup.has_reached(self._checked(token), bounds):
             return await self._filled_keys(Missed(lookup, keys, bounds, moment), token)
@@ -377,101 +386,6 @@ class Serving(ABC):
         by_shard = lookup.by_shard({key: None for each in keys for key in lookup.binding.from_json(each, moment).keys})
         counts = await asyncio.gather(*(self.hosts.evict(shard, own) for shard, own in by_shard.items()))
         return sum(counts)
-
-    # --- writes -------------------------------------------------------------------------------------------------
-
-    async def write(self, operation: Operation, asker: Caller = OPEN) -> WriteResult:
-        """Returns when the write is durable and the readers of its domain reflect it; a token waits for the others.
-
-        :raises SchemaChanged: the table was altered since the operation was made. Then nothing was done."""
-        table, shard = self._target(operation.table, stored_table), 0
-        if table.policies and asker.policy_claims is not None:
-            operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
-        if isinstance(operation, Amend) and operation.also:
-            table = table.beside([self._target(each.table, stored_table) for each in operation.also])
-        if len(table.domains) > 1:
-            self._turn += 1
-            divided = split(operation, table.schema, table.shards, self._turn)
-            if len(divided) > 1:
-                return await write_parts(
-                    divided, lambda shard, part: self.hosts.write(table.domains[shard], part, table)
-                )
-            ((shard, operation),) = divided.parts
-        written = await self.hosts.write(table.domains[shard], operation, table)
-        return WriteResult(written.rows_affected, written.clock, written.first_id, returned=written.returned)
-
-    def _target(self, name: str, find: Callable[[State, str], TableSchema] = table_of) -> TableTarget:
-        """The table of SQL's name, or of the name that it is stored by. Raises NotFound."""
-        found = self._targets.get((find, name))
-        if found is None:
-            catalog, schema = self.state.catalog, find(self.state, name)
-            found = self._targets[find, name] = TableTarget.of(schema, catalog.shards, policies=bool(catalog.policies))
-        return found
-
-    @staticmethod
-    def now() -> str:
-        """CURRENT_TIMESTAMP, in UTC: ``2026-01-31 08:00:00``."""
-        return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The attempt's answer; it is repeated if a table was altered between the making of a write and its doing."""
-        deadline = self._loop.time() + self.read_timeout
-        while True:
-            try:
-                return await attempt()
-            except SchemaChanged:
-                self._targets.clear()
-                if self._loop.time() >= deadline:
-                    raise
-
-    async def insert(
-        self,
-        table: str,
-        rows: Sequence[Mapping[str, Any]],
-        once: Once | None = None,
-        duplicate: OnDuplicate = REFUSED,
-        asker: Caller = OPEN,
-    ) -> WriteResult:
-        if once is not None:
-            if duplicate.act != "error":
-                raise numbered_upsert()
-            return await self.made_anew(lambda: self._insert_once(self._target(table), rows, once, asker))
-
-        async def attempt() -> WriteResult:
-            target = self._target(table)
-            asked = target.schema, rows, self.now(), duplicate, target.shards
-            made = await in_turns(inserting(*asked)) if len(rows) > SLICE_ROWS else insert_operation(*asked)
-            return await self.write(made, asker)
-
-        return await self.made_anew(attempt)
-
-    async def _insert_once(self, table: TableTarget, rows: GivenRows, once: Once, asker: Caller) -> WriteResult:
-        check_name(once.stream)
-        operation = await in_turns(inserting(table.schema, rows, self.now()))
-        if table.policies and asker.policy_claims is not None:
-            operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
-        return await write_numbered(
-            split_numbered(operation, table.schema, table.shards, once.number),
-            lambda shard, part: self.hosts.write_once(table.domains[shard], part, table, once),
-        )
-
-    async def streams(self, table: str) -> dict[str, int]:
-        target = self._target(table)
-        found = await asyncio.gather(*(self.hosts.streams(base, target.schema.name) for base in target.domains))
-        return {name: min(each.get(name, 0) for each in found) for name in sorted(set().union(*found))}
-
-    async def forget_stream(self, table: str, stream: str) -> None:
-        await self.insert(table, (), Once(stream, 0))
-
-    async def update(
-        self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any], asker: Caller = OPEN
-    ) -> WriteResult:
-        return await self.made_anew(
-            lambda: self.write(update_operation(self._target(table).schema, key, changes, self.now()), asker)
-        )
-
-    async def delete(self, table: str, key: Mapping[str, Any], asker: Caller = OPEN) -> WriteResult:
-        return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key), asker))
 
     # --- what there is ------------------------------------------------------------------------------------------
 

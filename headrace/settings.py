@@ -177,6 +177,15 @@ class Settings(BaseSettings):
     live_steps: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=_LIMITS.live_steps, ge=1, description="changes of a watched answer kept for those who come back"
     )
+    max_transactions: Annotated[int, Flag("serve", value="N")] = Field(
+        default=_LIMITS.max_transactions, ge=0, description="transactions and sessions that are open at once"
+    )
+    max_transaction_size: Annotated[Size, Flag("serve", value="SIZE")] = Field(
+        default=_LIMITS.max_transaction_size, description="bytes of what one has staged, and remembers of its reads"
+    )
+    transaction_idle: Annotated[float, Flag("serve", value="SECONDS")] = Field(
+        default=_LIMITS.transaction_idle, gt=0, description="seconds without a statement until one is rolled back"
+    )
     request_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=_LIMITS.request_timeout,
         gt=0,

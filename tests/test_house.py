@@ -121,16 +121,16 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 7985),
-    "api": (37, 6415),
-    "controller": (87, 17480),
+    "headrace": (51, 7995),
+    "api": (38, 6570),
+    "controller": (94, 18200),
     "worker": (88, 17750),
-    "migrations": (144, 29120),
-    "domains": (103, 20200),
+    "migrations": (146, 29255),
+    "domains": (107, 20820),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13400),
-    "clients": (10, 2200),
+    "clients": (10, 2370),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

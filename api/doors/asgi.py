@@ -91,6 +91,8 @@ class AsgiDoor:
             if claims:
                 session = session.with_claims(b",".join(claims))  # Two are no JSON, and so refused.
             found = None if is_socket else self.endpoints.find(scope["method"], scope["path"])
+            if found is not None:
+                session = self.endpoints.entered(session, scope["headers"])
             if audit is not None and found is None:
                 audit.check(scope)
         except HeadraceError as error:

@@ -9,8 +9,8 @@ header by header: 25 µs, where a look-up that hits takes five. So ``WireHttp`` 
 uvicorn's own parser decides once for each block of headers whether they are usual, and the answer is remembered:
 clients send the same headers again and again. Who asks has to be known, too, and by which name: what is not verified
 yet takes the long way. A header that means more than the body's length or the connection's end
-(a token, an origin, ``expect``) takes the long way, and so does a body that arrives in pieces. Both ways give the same
-answers byte for byte, but for the order of what uvicorn adds.
+(a token, a transaction, an origin, ``expect``) takes the long way, and so does a body that arrives in pieces. Both ways
+give the same answers byte for byte, but for the order of what uvicorn adds.
 
 Answers leave in the order of the requests: while uvicorn has a request under way, all bytes go to uvicorn, and while an
 answer of the short way is awaited, the bytes that arrive wait.
@@ -29,7 +29,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from api.doors.http_protocol import HEAD_END, HttpProtocol
-from api.endpoints import CLAIMS, Answer, Endpoints
+from api.endpoints import CLAIMS, SESSION_NAME, TRANSACTION, Answer, Endpoints
 from domains.errors import HeadraceError
 
 REQUEST_LINE_END = b" HTTP/1.1\r\n"
@@ -43,7 +43,18 @@ HEAD_MAX = 2048
 _REQUEST_LINE = re.compile(
     rb"(GET|POST|PATCH|DELETE) (/v1/[^\x00-\x20\x7f-\xff%?#]*)(?:\?([^\x00-\x20\x7f-\xff#]*))? HTTP/1\.1"
 )
-_LONG_WAY = frozenset((b"headrace-token", b"origin", b"expect", b"transfer-encoding", b"upgrade", b"keep-alive"))
+_LONG_WAY = frozenset(
+    (
+        b"headrace-token",
+        TRANSACTION,
+        SESSION_NAME,
+        b"origin",
+        b"expect",
+        b"transfer-encoding",
+        b"upgrade",
+        b"keep-alive",
+    )
+)
 
 
 def target_of(line: bytes) -> tuple[str, str, bytes] | None:

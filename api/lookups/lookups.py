@@ -408,7 +408,7 @@ class LookupCalls:
     ) -> Typed | Coroutine[Any, Any, Typed]:
         """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
         view has reached the token, or is known."""
-        lookup = None if token is not None else known(self._deployment, view)
+        lookup = None if token is not None or asker.session is not None else known(self._deployment, view)
         if lookup is None:
             return self._awaited(view, parameters, token, asker)
         found = lookup.try_page(parameters, asker)
@@ -458,7 +458,8 @@ class LookupCalls:
                 return body, now.types if now else b""
 
     async def _pages(self, view: str, keys: list[Any], token: Clock | None, moment: RequestMoment) -> bytes:
-        lookup = None if token is not None else known(self._deployment, view)
+        in_session = moment.asker.session is not None
+        lookup = None if token is not None or in_session else known(self._deployment, view)
         if lookup is None:
             return _results(await self._deployment.pages(view, keys, token=token, moment=moment))
         found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading, None, moment))

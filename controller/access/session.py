@@ -32,6 +32,27 @@ class Witness(Protocol):
         """A definition, a change of accounts or an operation was performed, or has failed."""
 
 
+class InSession(Protocol):
+    """The statements of one client that follow one another; ``controller/transactions/sessions.py`` implements it."""
+
+    name: str
+    """"" where it is a transaction, or a request, and no more."""
+    autocommit: bool
+
+    @property
+    def transaction(self) -> Any:
+        """The open ``Transaction``, of that package, or None."""
+
+    def begin(self, *, read_only: bool = False) -> Any:
+        """The same, begun."""
+
+    async def commit(self) -> tuple[int, dict[str, int]]:
+        """Rows that were affected, and the token; (0, {}) where nothing is open. Raises HeadraceError; then it is over,
+        too."""
+
+    async def roll_back(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     account: str
@@ -49,8 +70,15 @@ class Caller:
     """Of one request, where there is an audit log."""
     found: set[tuple[Privilege, str]] = field(default_factory=set, compare=False, repr=False)
     """What was found to be allowed: an endpoint looks here first. At most :data:`FOUND_MAX`."""
+    session: InSession | None = field(default=None, compare=False, repr=False)
+    """The statements that this one is among, where the request says so."""
     claimed: bool = False
     """The request itself said who it is for, and be it nobody: so policies apply, whatever the rights."""
+
+    @property
+    def transaction(self) -> Any:
+        """The open ``Transaction`` that it is in; None: each statement is by itself."""
+        return None if self.session is None else self.session.transaction
 
     def may(self, privilege: Privilege | None, on: str = EVERYTHING) -> bool:
         return self.rights is None or self.rights.allow(privilege, on.lower())

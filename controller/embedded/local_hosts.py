@@ -12,7 +12,18 @@ from domains.engine.evaluation import RowsExceeded
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node
-from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
+from domains.plan.packets import (
+    Clock,
+    Evicted,
+    InTransaction,
+    Once,
+    Operation,
+    Outcome,
+    Refused,
+    TransactionAct,
+    Within,
+    Written,
+)
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import EvaluationCut, answered_here, cut, shards_of, statistics_of
 from worker.adhoc.pool import Budget, EvaluatorPool
@@ -32,6 +43,8 @@ Found = TypeVar("Found")
 
 class LocalHosts:
     """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
+
+    transacts = True
 
     def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
@@ -151,20 +164,22 @@ class LocalHosts:
 
     # --- SELECTs that no view answers -----------------------------------------------------------------------
 
-    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
+    async def evaluate(
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+    ) -> tuple[Rows, Clock]:
         """Few rows are read where the tables are, between two steps; for many, a process reads a cut."""
         try:
             try:
-                at_once = self._dataflow.between(lambda hosted: answered_here(hosted, bases, question))
+                at_once = self._dataflow.between(lambda hosted: answered_here(hosted, bases, question, within))
                 if at_once is not None:
                     await asyncio.sleep(0)  # Others have their turn: whoever asks on and on waits for nothing else.
                     return at_once
-                done = self._dataflow.control(lambda hosted, _: answered_here(hosted, bases, question))
+                done = self._dataflow.control(lambda hosted, _: answered_here(hosted, bases, question, within))
                 found: tuple[Rows, Clock] = await asyncio.wrap_future(done)
                 return found
             except RowsExceeded:
                 shards = shards_of(question.plan.tables, len(bases))
-                made = self._dataflow.control(lambda hosted, _: cut(hosted, bases[: len(shards)], shards))
+                made = self._dataflow.control(lambda hosted, _: cut(hosted, bases[: len(shards)], shards, within))
             shown: EvaluationCut = await asyncio.wrap_future(made)
         except NotHere as error:
             raise SchemaChanged(", ".join(table.name for table in question.plan.tables)) from error
@@ -192,14 +207,23 @@ class LocalHosts:
         assert isinstance(outcome, (Written, Refused))
         return outcome
 
+    async def transact(
+        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
+    ) -> Written:
+        outcome = await self._written(domain, act, table, within)
+        assert isinstance(outcome, Written)
+        return outcome
+
     async def _written(
-        self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once | None
+        self, domain: DomainIndex, act: TransactionAct, table: TableTarget | None, within: Within
     ) -> Outcome:
         waiting, answer = self._answers.new()
         try:
-            self._dataflow.write_for(answer, domain, operation, table.version, once)
+            self._dataflow.write_for(answer, domain, act, None if table is None else table.version, within)
             return await waiting
         except NotHere as error:
+            if table is None:
+                raise
             raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:

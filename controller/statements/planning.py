@@ -16,6 +16,8 @@ from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, RequestMoment
 from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
+from controller.transactions.sessions import Sessions
+from controller.transactions.transaction import Transaction
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.language.types import TableSchema
@@ -62,6 +64,7 @@ class StatementPort(Protocol):
     """What statements need of the deployment that they are performed on; ``controller/serving.py`` implements it."""
 
     accounts: Keeper | None
+    sessions: Sessions
 
     @property
     def state(self) -> State: ...
@@ -87,7 +90,9 @@ class StatementPort(Protocol):
 
     def explain(self, view: str) -> str: ...
 
-    async def evaluate(self, question: Question, token: Clock, elsewhere: Elsewhere | None) -> tuple[Rows, Clock]: ...
+    async def evaluate(
+        self, question: Question, token: Clock, elsewhere: Elsewhere | None, transaction: Transaction | None = None
+    ) -> tuple[Rows, Clock]: ...
 
     async def archive(self) -> ArchivedPositions: ...
 

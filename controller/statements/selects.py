@@ -223,7 +223,7 @@ class Selects:
         bound = self._binding(planned).from_arguments(evaluated.arguments, sent.moment)
         question = Question(plan, bound.sent, measured=True)
         began = perf_counter()
-        rows, clock = await self._deployment.evaluate(question, token, None)
+        rows, clock = await self._deployment.evaluate(question, token, None, asker.transaction)
         took = milliseconds(perf_counter() - began)
         whole, *nodes = sorted(NodeMeasure(*row) for row in rows)
         done = {NodeIndex(each.node): each.done() for each in nodes}
@@ -239,14 +239,15 @@ class Selects:
     async def _read(self, select: PreparedSelect, sent: SentSelect, token: Clock) -> Answered:
         """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
         view = self.plans.view_of(select)
-        if view is not None:
+        if view is not None and sent.asker.transaction is None:
             try:
                 return await self._looked_up(view, select, sent, token)
             except (Unavailable, ReadTimeout) as error:
                 if select.view is not None or self.keeper is None:
                     raise
                 _log.info("an automatic view does not answer: %s", error.message)
-        self._refuse_if_off(f"name AS {select.ad_hoc.view_sql}")
+        if view is None or sent.asker.transaction is None:
+            self._refuse_if_off(f"name AS {select.ad_hoc.view_sql}")
         if view is None and (gone := self.shapes.kept.pop(select.ad_hoc.name, None)) is not None:
             gone.view = None  # With a table that it read.
             self.known_shapes.forget(select.ad_hoc.name)
@@ -273,7 +274,7 @@ class Selects:
         elsewhere = None if spark is None else Elsewhere(spark.threshold, partial(self._by_spark, sent, spark))
         asked = planned, plan, evaluated.arguments, sent.moment, (shape, variant)
         answer = await self._asked(*asked, token, elsewhere)
-        if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at:
+        if self.shapes.keeps and not self._keeping and monotonic() >= self._again_at and sent.asker.transaction is None:
             if is_unique(plan):
                 variant.refused = "it is a look-up by a unique key, which its table answers"
             elif shape.pays and shape.waits_until <= self.shapes.askings:
@@ -295,7 +296,8 @@ class Selects:
         bound = self._binding(planned).from_arguments(arguments, moment)
         began = perf_counter()
         try:
-            rows, clock = await self._deployment.evaluate(Question(plan, bound.sent), token, elsewhere)
+            question = Question(plan, bound.sent)
+            rows, clock = await self._deployment.evaluate(question, token, elsewhere, moment.asker.transaction)
         finally:  # What was stopped has taken its time as well.
             took = perf_counter() - began
             for each in counted or ():

@@ -24,6 +24,7 @@ from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
+from controller.statements.transacting import in_session, said_of_transaction, transact
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, RowsChanged, Unsupported
 from domains.language.coercion import json_value
@@ -34,6 +35,7 @@ from migrations.access.secrets import hidden
 from migrations.access.statements import recorded
 from migrations.parse.accounts import AccountStatement
 from migrations.parse.reading import Parsed, deed, too_deep
+from migrations.parse.transactions import TransactionStatement
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
@@ -108,20 +110,21 @@ class Statements:
         self.lists = Lists(selects.queries, self.running)
 
     async def execute(
-        self, sql: str, params: Sequence[Any], token: Clock | None, session: Caller = OPEN
+        self, sql: str, params: Sequence[Any], token: Clock | None, session: Caller = OPEN, *, atomic: bool = False
     ) -> tuple[list[StatementResult], Clock]:
-        """Definitions that follow one another are one migration, planned jointly."""
+        """Definitions that follow one another are one migration, planned jointly. ``atomic``: all of it or nothing."""
         with self.running.entered(hidden(sql)):
             began = asyncio.get_running_loop().time()
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
-            if not params and _READS.match(sql):
+            opens = session.session is not None and session.transaction is None and not session.session.autocommit
+            if not params and not atomic and not opens and _READS.match(sql):
                 async with within(self._deployment.budget, began):
                     found = await self._selects.recognised(sql, token or {}, session)
                 if found is not None:
                     result, read = found
                     return [result], _moved(latest((token or {}, read)), token)
-            return await self._performed(sql, params, token, began, session)
+            return await self._performed(sql, params, token, began, session, atomic)
 
     async def check(self, sql: str, session: Caller) -> None:
         """:raises LimitExceeded: with the limit's name. :raises Unauthenticated, Forbidden: the session may not do all
@@ -135,11 +138,11 @@ class Statements:
                 session.check_unfiltered(tables)
 
     async def _performed(
-        self, sql: str, params: Sequence[Any], token: Clock | None, began: float, session: Caller
+        self, sql: str, params: Sequence[Any], token: Clock | None, began: float, session: Caller, atomic: bool
     ) -> tuple[list[StatementResult], Clock]:
-        budget, turn = self._deployment.budget, Turn()
+        budget = self._deployment.budget
         reads = _READS.match(sql) is not None
-        if self.texts.is_long(sql):
+        if self.texts.is_long(sql) and not atomic:
             clock = dict(token or {})
             done = await self._deployment.made_anew(partial(self._alone, sql, clock, session, values=not params))
             if done is None and len(sql) > VERY_LONG:
@@ -152,14 +155,35 @@ class Statements:
         counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
             raise miscounted("text", sum(counts), len(params))
+        if session.session is None and not atomic and all(each.parsed.transaction is None for each in statements):
+            return await self._one_by_one(sql, statements, params, token, began, session)
+        async with in_session(self._deployment.sessions, statements, session, atomic=atomic) as caller:
+            return await self._one_by_one(sql, statements, params, token, began, caller, atomic)
+
+    async def _one_by_one(
+        self,
+        sql: str,
+        statements: Sequence[PreparedStatement],
+        params: Sequence[Any],
+        token: Clock | None,
+        began: float,
+        session: Caller,
+        atomic: bool = False,
+    ) -> tuple[list[StatementResult], Clock]:
+        budget, turn, own = self._deployment.budget, Turn(), session.session
+        counts = [prepared.parameters for prepared in statements]
         results: list[StatementResult] = []
         clock = dict(token or {})
         at, number, variables = 0, 0, Variables()
+        if atomic and own is not None:
+            own.begin()
         while number < len(statements):
             await turn.pause()
             together = _definitions(statements[number:])
             try:
                 if together:
+                    if own is not None:  # As in MySQL.
+                        clock.update(latest((clock, (await own.commit())[1])))
                     with witnessed(session, together):
                         texts = await with_choices(self._deployment, together)
                         # Places in errors count from the beginning of what was parsed, which is to be the entry's text.
@@ -171,7 +195,11 @@ class Statements:
                     at += counts[number]
                     whole = sql if len(statements) == 1 else ""
                     statement = statements[number]
-                    if statement.parsed.account is None and assignments(statement.parsed):
+                    if own is not None and not own.autocommit and own.transaction is None and statement.in_transactions:
+                        own.begin()
+                    if statement.parsed.transaction is not None:
+                        one = partial(self._transact, statement.parsed.transaction, clock, session)
+                    elif statement.parsed.account is None and assignments(statement.parsed):
                         one = partial(self._set, statement.parsed, given, clock, variables, session)
                     else:
                         if statement.variables:
@@ -182,14 +210,22 @@ class Statements:
                         async with within(budget, begins) if statements[number].reads else nullcontext():
                             results.append(await self._deployment.made_anew(one))
             except HeadraceError as error:
-                _say_which(error, number, max(1, len(together)), len(statements))
+                _say_which(error, number, max(1, len(together)), len(statements), whole=own is None)
+                said_of_transaction(error, session)
                 raise
             except RecursionError:
                 deep = too_deep()
-                _say_which(deep, number, max(1, len(together)), len(statements))
+                _say_which(deep, number, max(1, len(together)), len(statements), whole=own is None)
                 raise deep from None
             number += max(1, len(together))
+        if atomic and own is not None:
+            clock.update(latest((clock, (await own.commit())[1])))
         return results, _moved(clock, token)
+
+    async def _transact(self, statement: TransactionStatement, clock: Clock, session: Caller) -> StatementResult:
+        result, moved = await transact(self._deployment.sessions, statement, session)
+        clock.update(latest((clock, moved)))
+        return result
 
     async def _alone(self, sql: str, clock: Clock, session: Caller, *, values: bool = True) -> StatementResult | None:
         """A long text that is a single write of values. None: it is something else, and has been measured."""
@@ -421,13 +457,14 @@ def _missing(each: MissingProcess) -> str:
     return f'-- missing: what api process "{each.process}" would tell'
 
 
-def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
-    """Into the error, which of several statements it is about, and what became of the others."""
+def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int, *, whole: bool) -> None:
+    """Into the error, which of several statements it is about, and what became of the others; not ``whole``: they are
+    in a session, which says that itself."""
     if all_of_them == 1:
         return
     which = f"statement {before + 1}" if failed == 1 else f"statements {before + 1} to {before + failed}"
     error.message = f"{which} of {all_of_them}: {error.message}"
-    others = ["those before are done and stay"] if before else []
+    others = ["those before are done and stay"] if before and whole else []
     others += ["those after are not done"] if before + failed < all_of_them else []
     error.hint = "; ".join([*([error.hint] if error.hint else []), *others]) or None
 

@@ -38,6 +38,8 @@ from controller.deployment import (
 )
 from controller.live.live_views import LivePort, LiveViews
 from controller.statements.running import Lists, RunningStatements
+from controller.transactions.sessions import Sessions
+from controller.transactions.transaction import several_shards
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -142,6 +144,7 @@ class FakeDeployment:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
+        self.sessions = Sessions(cast(Any, None), several_shards)
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}
@@ -170,7 +173,13 @@ class FakeDeployment:
         measure(sql, self.limits)
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: Clock | None = None,
+        session: Caller = OPEN,
+        atomic: bool = False,
     ) -> tuple[list[StatementResult], Clock]:
         await self._reached(token)
         results, clock, left = [], {}, list(params)

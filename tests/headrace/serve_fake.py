@@ -29,14 +29,20 @@ class SlowDeployment(FakeDeployment):
     until the process is to stop; it says when it is closed."""
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None, session: Caller = OPEN
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: Clock | None = None,
+        session: Caller = OPEN,
+        atomic: bool = False,
     ) -> tuple[list[StatementResult], Clock]:
         if sql.startswith("BUILD"):
             self.given_up = asyncio.Event()
             print("build begun", flush=True)
             await self.given_up.wait()
             raise Cancelled("given up")
-        return await super().execute(sql, params, token=token, session=session)
+        return await super().execute(sql, params, token=token, session=session, atomic=atomic)
 
     def stopping(self) -> None:
         if hasattr(self, "given_up"):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 
 from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
-from headrace_client.errors import ConnectionFailed, ReadTimeout
+from headrace_client.errors import Conflict, ConnectionFailed, ReadTimeout, TransactionEnded
 from headrace_client.live import AsyncLiveChanges, LiveRows
 from headrace_client.results import Progress, Record, Result, Written
 from headrace_client.session import (
@@ -26,6 +28,8 @@ from headrace_client.session import (
     proof_of,
 )
 from headrace_client.tokens import Token
+
+Done = TypeVar("Done")
 
 SILENCE_SECONDS = 40.0
 """A stream says something every 15 seconds. One that does not is lost."""
@@ -90,13 +94,34 @@ class AsyncConnection:
         """The latest token seen, which ``read_your_writes`` sends along."""
         return self._session.token
 
-    async def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
-        """Run SQL and answer the last statement's result."""
-        return calls.last(await self.execute_all(sql, params, token=token))
+    async def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+    ) -> Result:
+        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none."""
+        return calls.last(await self.execute_all(sql, params, token=token, atomic=atomic))
 
-    async def execute_all(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> list[Result]:
+    async def execute_all(
+        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+    ) -> list[Result]:
         """Run SQL and answer each statement's result."""
-        return await self.send(calls.execute(sql, params, raw=self._session.raw), token)
+        return await self.send(calls.execute(sql, params, raw=self._session.raw, atomic=atomic), token)
+
+    def transaction(self, *, read_only: bool = False) -> AsyncTransactionConnection:
+        """A transaction: ``async with db.transaction() as t``. It is committed at the end of the block, and rolled
+        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
+        return AsyncTransactionConnection(self, read_only=read_only)
+
+    async def run(self, work: Callable[[AsyncTransactionConnection], Awaitable[Done]], *, attempts: int = 10) -> Done:
+        """What ``work`` answers in a transaction, which is done again from its beginning where it meets a conflict."""
+        for attempt in count(1):
+            try:
+                async with self.transaction() as transaction:
+                    return await work(transaction)
+            except Conflict:
+                if attempt >= attempts:
+                    raise
+            await asyncio.sleep(random.uniform(0, FIRST_POLL_SECONDS * attempt))
+        raise AssertionError("it counts on for ever")
 
     def view(self, name: str) -> AsyncView:
         return AsyncView(self, name)
@@ -173,6 +198,46 @@ class AsyncConnection:
                     read_answer(calls.show(path), response.status_code, await response.aread())
                 async for line in response.aiter_lines():
                     yield line.encode()
+
+
+class AsyncTransactionConnection(AsyncConnection):
+    """A connection whose calls are all in one transaction, from the beginning of its ``with`` block to its end."""
+
+    def __init__(self, connection: AsyncConnection, *, read_only: bool) -> None:
+        self._connection = connection
+        self._http, self._shares = connection._http, True
+        self._session = connection._session
+        self._read_only = read_only
+        self.id = ""
+        """The server's name for it, once it is begun."""
+
+    async def __aenter__(self) -> Self:
+        self.id = await self._connection.send(calls.begin(read_only=self._read_only))
+        self._session = self._connection._session.inside(self.id)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.id:
+            await self.commit()
+        elif self.id and not getattr(error, "ends_transaction", False):
+            with suppress(TransactionEnded, ConnectionFailed):
+                await self.rollback()
+
+    async def commit(self) -> Written:
+        """Done: with a token by which reads show all of it. It may be sent again where no answer came: then it is
+        answered as it was. At the end of the block nothing is done then."""
+        if not self.id:
+            raise TransactionEnded("the transaction is not open")
+        done = await self._connection.send(calls.commit(self.id))
+        self.id = ""
+        return done
+
+    async def rollback(self) -> None:
+        id, self.id = self.id, ""
+        if id:
+            await self._connection.send(calls.roll_back(id))
 
 
 class AsyncView:

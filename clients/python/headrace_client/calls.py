@@ -48,9 +48,23 @@ class Call(Generic[Answer]):
     header."""
 
 
-def execute(sql: str, params: Sequence[Any], *, raw: bool = False) -> Call[list[Result]]:
-    body = to_json({"sql": sql, "params": [sql_value(each) for each in params]})
+def execute(sql: str, params: Sequence[Any], *, raw: bool = False, atomic: bool = False) -> Call[list[Result]]:
+    whole = {"atomic": True} if atomic else {}
+    body = to_json({"sql": sql, "params": [sql_value(each) for each in params], **whole})
     return Call("POST", "/v1/sql", lambda answer: _results(answer, raw), body, consistent=True)
+
+
+def begin(*, read_only: bool) -> Call[str]:
+    body = to_json({"read_only": read_only})
+    return Call("POST", "/v1/transactions", lambda answer: str(answer["id"]), body)
+
+
+def commit(id: str) -> Call[Written]:
+    return Call("POST", f"/v1/transactions/{id}/commit", _written, b"{}")
+
+
+def roll_back(id: str) -> Call[None]:
+    return Call("POST", f"/v1/transactions/{id}/rollback", lambda _: None, b"{}")
 
 
 def last(results: list[Result]) -> Result:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 
 from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
-from headrace_client.errors import ConnectionFailed, ReadTimeout
+from headrace_client.errors import Conflict, ConnectionFailed, ReadTimeout, TransactionEnded
 from headrace_client.live import BlockingLiveRows, LiveChanges
 from headrace_client.results import Progress, Record, Result, Written
 from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, FileName, Session, options, proof_of
 from headrace_client.tokens import Token
+
+Done = TypeVar("Done")
 
 
 class Connection:
@@ -77,13 +82,34 @@ class Connection:
         """The latest token seen, which ``read_your_writes`` sends along."""
         return self._session.token
 
-    def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
-        """Run SQL and answer the last statement's result."""
-        return calls.last(self.execute_all(sql, params, token=token))
+    def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+    ) -> Result:
+        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none."""
+        return calls.last(self.execute_all(sql, params, token=token, atomic=atomic))
 
-    def execute_all(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> list[Result]:
+    def execute_all(
+        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+    ) -> list[Result]:
         """Run SQL and answer each statement's result."""
-        return self.send(calls.execute(sql, params, raw=self._session.raw), token)
+        return self.send(calls.execute(sql, params, raw=self._session.raw, atomic=atomic), token)
+
+    def transaction(self, *, read_only: bool = False) -> TransactionConnection:
+        """A transaction: ``with db.transaction() as t``. It is committed at the end of the block, and rolled
+        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
+        return TransactionConnection(self, read_only=read_only)
+
+    def run(self, work: Callable[[TransactionConnection], Done], *, attempts: int = 10) -> Done:
+        """What ``work`` answers in a transaction, which is done again from its beginning where it meets a conflict."""
+        for attempt in count(1):
+            try:
+                with self.transaction() as transaction:
+                    return work(transaction)
+            except Conflict:
+                if attempt >= attempts:
+                    raise
+            time.sleep(random.uniform(0, FIRST_POLL_SECONDS * attempt))
+        raise AssertionError("it counts on for ever")
 
     def view(self, name: str) -> View:
         return View(self, name)
@@ -162,6 +188,46 @@ class Connection:
                 read_answer(calls.show(path), response.status_code, response.read())
             for line in response.iter_lines():
                 yield line.encode()
+
+
+class TransactionConnection(Connection):
+    """A connection whose calls are all in one transaction, from the beginning of its ``with`` block to its end."""
+
+    def __init__(self, connection: Connection, *, read_only: bool) -> None:
+        self._connection = connection
+        self._http, self._shares = connection._http, True
+        self._session = connection._session
+        self._read_only = read_only
+        self.id = ""
+        """The server's name for it, once it is begun."""
+
+    def __enter__(self) -> Self:
+        self.id = self._connection.send(calls.begin(read_only=self._read_only))
+        self._session = self._connection._session.inside(self.id)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.id:
+            self.commit()
+        elif self.id and not getattr(error, "ends_transaction", False):
+            with suppress(TransactionEnded, ConnectionFailed):
+                self.rollback()
+
+    def commit(self) -> Written:
+        """Done: with a token by which reads show all of it. It may be sent again where no answer came: then it is
+        answered as it was. At the end of the block nothing is done then."""
+        if not self.id:
+            raise TransactionEnded("the transaction is not open")
+        done = self._connection.send(calls.commit(self.id))
+        self.id = ""
+        return done
+
+    def rollback(self) -> None:
+        id, self.id = self.id, ""
+        if id:
+            self._connection.send(calls.roll_back(id))
 
 
 class View:

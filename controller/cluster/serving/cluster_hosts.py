@@ -12,12 +12,13 @@ from controller.cluster.serving.domain_router import DomainRouter
 from controller.cluster.serving.remote_cuts import RemoteCuts
 from controller.cluster.serving.watches import ClusterWatches
 from controller.hosts import Asked, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
+from controller.transactions.transaction import several_shards
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics, TableStatistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
-from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
+from domains.plan.packets import Clock, Evicted, InTransaction, Once, Operation, Refused, TransactionAct, Written
 from domains.plan.sharding import base_shard
 from domains.plan.traits import is_reader
 from domains.store.storage import of_shards
@@ -243,7 +244,9 @@ class ClusterHosts:
 
     # --- SELECTs that no view answers -----------------------------------------------------------------------
 
-    async def evaluate(self, bases: Sequence[DomainIndex], question: Question, budget: Budget) -> tuple[Rows, Clock]:
+    async def evaluate(
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+    ) -> tuple[Rows, Clock]:
         async def answer(question: Question, cut: EvaluationCut) -> Rows:
             return await self._evaluators.answer(question, cut, budget)
 
@@ -288,6 +291,13 @@ class ClusterHosts:
         )
         self.acknowledged.note(answer)
         return answer
+
+    transacts = False
+
+    async def transact(
+        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
+    ) -> Written:
+        raise several_shards()
 
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once

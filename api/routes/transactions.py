@@ -1,0 +1,104 @@
+"""Transactions: begun here, entered by the header ``Headrace-Transaction``, and ended here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from headrace_client import tokens
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.dependencies import FOR_ACCOUNTS, Asking, Serving, answer, documented, json_body, needs
+from migrations.access.rights import Privilege
+
+router = APIRouter(tags=["transactions"])
+
+
+class TransactionRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    read_only: bool = Field(default=False, description="Writes in it are refused")
+
+
+class NoFields(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TransactionAnswer(BaseModel):
+    id: str = Field(description="For the header `Headrace-Transaction`")
+    idle: float = Field(description="Seconds without a request after which it is rolled back")
+
+
+class CommitAnswer(BaseModel):
+    rows_affected: int
+    token: str = Field(description="A read with it shows all of the transaction")
+
+
+class TransactionRow(BaseModel):
+    id: str
+    account: str
+    seconds: float = Field(description="Since it was begun")
+    idle: float = Field(description="Since its last request")
+    statements: int
+    read_only: bool
+
+
+class TransactionsAnswer(BaseModel):
+    transactions: list[TransactionRow]
+
+
+class RolledBack(BaseModel):
+    rolled_back: bool
+
+
+@router.post(
+    "/v1/transactions",
+    status_code=201,
+    response_model=TransactionAnswer,
+    openapi_extra=documented(TransactionRequest),
+    dependencies=FOR_ACCOUNTS,
+)
+async def begin(
+    body: Annotated[TransactionRequest, Depends(json_body(TransactionRequest))], deployment: Serving, session: Asking
+) -> Response:
+    """Begin a transaction. Requests are in it by the header `Headrace-Transaction`: `/v1/sql`, look-ups, writes of
+    rows."""
+    id = deployment.sessions.open(session.account, read_only=body.read_only)
+    headers = {"location": f"/v1/transactions/{id}"}
+    return answer({"id": id, "idle": deployment.sessions.limits.transaction_idle}, 201, headers)
+
+
+@router.get("/v1/transactions", response_model=TransactionsAnswer, dependencies=needs(Privilege.PROCESS))
+async def list_open(deployment: Serving) -> Response:
+    """Those that are open in this process, the oldest first."""
+    return answer({"transactions": [asdict(each) for each in deployment.sessions.list()]})
+
+
+@router.post(
+    "/v1/transactions/{id}/commit",
+    response_model=CommitAnswer,
+    openapi_extra=documented(NoFields),
+    dependencies=FOR_ACCOUNTS,
+)
+async def commit(
+    id: str, body: Annotated[NoFields, Depends(json_body(NoFields))], deployment: Serving, session: Asking
+) -> Response:
+    """Do all of it, or nothing: `conflict` where others have changed what it has read. Sent again, it is answered as it
+    was."""
+    affected, clock = await deployment.sessions.commit(id, session.account)
+    return answer({"rows_affected": affected, "token": tokens.encode(clock)})
+
+
+@router.post(
+    "/v1/transactions/{id}/rollback",
+    response_model=RolledBack,
+    openapi_extra=documented(NoFields),
+    dependencies=FOR_ACCOUNTS,
+)
+async def roll_back(
+    id: str, body: Annotated[NoFields, Depends(json_body(NoFields))], deployment: Serving, session: Asking
+) -> Response:
+    """Forget all of it."""
+    await deployment.sessions.roll_back(id, session.account)
+    return answer({"rolled_back": True})

@@ -1,0 +1,123 @@
+"""BEGIN, COMMIT and their like: what they do to the session that a text belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import assert_never
+
+from controller.access.session import Caller, InSession
+from controller.deployment import StatementResult
+from controller.transactions.sessions import Sessions
+from domains.errors import BadRequest, HeadraceError
+from domains.language.types import TEXT, Column
+from domains.plan.packets import Clock
+from migrations.access.rights import Privilege
+from migrations.parse.transactions import TransactionDeed, TransactionStatement
+from migrations.statements.prepared import PreparedStatement
+
+_ENDS = (TransactionDeed.COMMIT, TransactionDeed.ROLLBACK)
+_COLUMNS = ("Id", "Account", "Seconds", "Idle", "Statements", "ReadOnly")
+
+
+@asynccontextmanager
+async def in_session(
+    sessions: Sessions, statements: Sequence[PreparedStatement], caller: Caller, *, atomic: bool
+) -> AsyncIterator[Caller]:
+    """The caller in the session that its text belongs to: one of its own where it says BEGIN, or is ``atomic``.
+
+    What is open at the end of such a text, since a statement failed, is rolled back.
+
+    :raises BadRequest: the text leaves a transaction open that nobody could end."""
+    deeds = [each.parsed.transaction.deed for each in statements if each.parsed.transaction is not None]
+    if atomic and (deeds or any(each.defines or each.fills for each in statements)):
+        raise BadRequest(
+            "an atomic text with definitions, or statements about transactions",
+            hint='send these by themselves, or without "atomic"',
+        )
+    if caller.session is not None or not (deeds or atomic):
+        if atomic and caller.transaction is not None:
+            raise BadRequest("an atomic text in a transaction", hint="it is all or none with the transaction")
+        yield caller
+        return
+    is_open = False
+    for deed in deeds:
+        is_open = deed is TransactionDeed.BEGIN or (is_open and deed not in _ENDS)
+    if is_open or TransactionDeed.AUTOCOMMIT in deeds:
+        raise BadRequest(
+            "the text begins a transaction and does not end it; nothing was done",
+            hint="end it with COMMIT, or send the header Headrace-Session with each request of the session",
+        )
+    own = sessions.alone(caller.account)
+    try:
+        yield replace(caller, session=own)
+    finally:
+        await own.roll_back()
+
+
+async def transact(
+    sessions: Sessions, statement: TransactionStatement, caller: Caller
+) -> tuple[StatementResult, Clock]:
+    """What the statement comes to, and the positions that it has moved.
+
+    :raises Conflict: a COMMIT came too late. :raises NotFound: there is no such savepoint.
+    """
+    session, clock = caller.session, Clock()
+    if statement.deed is TransactionDeed.SHOW:
+        return _shown(sessions, caller), clock
+    if session is None:
+        return StatementResult(), clock  # As in MySQL: nothing is open.
+    match statement.deed:
+        case TransactionDeed.BEGIN:
+            _, clock = await session.commit()
+            session.begin(read_only=statement.on)
+        case TransactionDeed.COMMIT:
+            _, clock = await session.commit()
+        case TransactionDeed.ROLLBACK:
+            await session.roll_back()
+        case TransactionDeed.SAVEPOINT | TransactionDeed.ROLLBACK_TO | TransactionDeed.RELEASE:
+            await _at_savepoint(session, statement)
+        case TransactionDeed.AUTOCOMMIT:
+            if statement.on:
+                _, clock = await session.commit()
+            session.autocommit = statement.on
+        case TransactionDeed.ISOLATION | TransactionDeed.SHOW:
+            pass
+        case _:
+            assert_never(statement.deed)
+    return StatementResult(), clock
+
+
+async def _at_savepoint(session: InSession, statement: TransactionStatement) -> None:
+    if (own := session.transaction) is None:
+        if session.autocommit:
+            raise BadRequest("no transaction is open", hint=f"BEGIN, and then {statement.deed.value}")
+        own = session.begin()
+    if statement.deed is TransactionDeed.SAVEPOINT:
+        await own.savepoint(statement.name)
+    elif statement.deed is TransactionDeed.ROLLBACK_TO:
+        await own.roll_back_to(statement.name)
+    else:
+        await own.release(statement.name)
+
+
+def _shown(sessions: Sessions, caller: Caller) -> StatementResult:
+    """Those of the account; all for who has PROCESS."""
+    sees_all = caller.may(Privilege.PROCESS)
+    rows = [
+        (each.id, each.account, each.seconds, each.idle, each.statements, int(each.read_only))
+        for each in sessions.list()
+        if sees_all or each.account == caller.account
+    ]
+    return StatementResult(tuple(Column(name, TEXT) for name in _COLUMNS), tuple(rows))
+
+
+def said_of_transaction(error: HeadraceError, caller: Caller) -> None:
+    """Into the error of a statement, what became of the transaction that it was in."""
+    session = caller.session
+    if session is None or error.ends_transaction:
+        return
+    if session.transaction is not None:
+        kept = "the transaction is open, as it was before" if session.name else "nothing of the transaction was done"
+        error.hint = f"{error.hint}; {kept}" if error.hint else kept

@@ -1,0 +1,14 @@
+"""Transactions of clients: sessions, in which statements follow one another, and what a transaction asks its shard.
+
+::
+
+    POST /v1/transactions ─► StatementSession, with a transaction      Headrace-Transaction: id ─► found again
+    Headrace-Session: name ─► StatementSession, BEGIN … COMMIT in SQL
+    "atomic": true; BEGIN; …; COMMIT in one text ─► a StatementSession for as long as the request
+
+    Caller.session ─► Transaction ─┬─ writes, savepoints, COMMIT ─► Hosts.transact ─► the shard's domain
+                                   └─ SELECTs and look-ups ─────► Hosts.evaluate, over the rows as it sees them
+
+The transaction itself is in the domain (``domains/engine/transactions``), which says what holds. Here are the limits:
+how many there are, how long one may be idle, and how much it may stage.
+"""

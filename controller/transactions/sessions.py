@@ -1,0 +1,222 @@
+"""Sessions: what one client's statements share from request to request, by a name or an id; and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from controller.transactions.limits import TransactionLimits
+from controller.transactions.transaction import Transacting, Transaction
+from domains.errors import BadRequest, Forbidden, HeadraceError, Overloaded, TransactionEnded
+from domains.plan.packets import Clock
+
+_log = logging.getLogger("headrace.controller")
+
+LONGEST_NAME = 128
+"""Characters of a session's name."""
+NAMES_REMEMBERED = 1_000
+"""Transactions that have ended, whose end is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """One that is open, for whoever asks for a list."""
+
+    id: str
+    account: str
+    seconds: float
+    idle: float
+    statements: int
+    read_only: bool
+
+
+class StatementSession:
+    """See :class:`controller.access.session.InSession`, which it implements. It lives on one event loop."""
+
+    def __init__(self, name: str, account: str, sessions: Sessions) -> None:
+        self.name = name
+        self.account = account
+        self._transaction: Transaction | None = None
+        self.autocommit = True
+        self.seen = monotonic()
+        self._sessions = sessions
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The open one."""
+        if self._transaction is not None and self._transaction.is_over:
+            self._transaction = None
+        return self._transaction
+
+    def begin(self, *, read_only: bool = False) -> Transaction:
+        """Raises Unsupported, where the deployment has no transactions."""
+        self._transaction = self._sessions.transaction(read_only=read_only)
+        return self._transaction
+
+    async def commit(self) -> tuple[int, Clock]:
+        own, self._transaction = self.transaction, None
+        return (0, {}) if own is None else await own.commit()
+
+    async def roll_back(self) -> None:
+        own, self._transaction = self.transaction, None
+        if own is not None:
+            await own.roll_back()
+
+
+class Sessions:
+    """The sessions of one process."""
+
+    def __init__(self, act: Transacting, refusal: Callable[[], HeadraceError | None]) -> None:
+        """``refusal``: why the deployment has no transactions."""
+        self.limits = TransactionLimits()
+        self._act = act
+        self._refusal = refusal
+        self._known: dict[str, StatementSession] = {}
+        """By their names."""
+        self._single: dict[str, StatementSession] = {}
+        """By the id of the transaction that is all of one."""
+        self._ended: dict[str, tuple[str, str, tuple[int, Clock] | None]] = {}
+        """By id, whose it was, how it ended, and a commit's result: it may be asked for again."""
+        self._watching: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._single)
+
+    def transaction(self, *, read_only: bool = False) -> Transaction:
+        """:raises Unsupported: there are none here."""
+        if (why := self._refusal()) is not None:
+            raise why
+        id = secrets.token_hex(8)
+        return Transaction(id, self._act, self.limits.max_transaction_size, read_only=read_only)
+
+    def alone(self, account: str) -> StatementSession:
+        """A session for one request."""
+        return StatementSession("", account, self)
+
+    # --- by name --------------------------------------------------------------------------------------------------
+
+    def named(self, name: str, account: str) -> StatementSession:
+        """The client's session of this name, which is made where there is none.
+
+        :raises BadRequest: that is no name. :raises Forbidden: it is another account's."""
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise BadRequest(f"the name of a session has 1 to {LONGEST_NAME} printable characters")
+        found = self._known.get(name)
+        if found is None:
+            self._check_room()
+            found = self._known[name] = StatementSession(name, account, self)
+            self._watch()
+        if found.account != account:
+            raise Forbidden(f'session "{name}" is another account\'s', hint="take another name")
+        found.seen = monotonic()
+        return found
+
+    # --- transactions by id -----------------------------------------------------------------------------------------
+
+    def open(self, account: str, *, read_only: bool = False) -> str:
+        """The id of a new transaction. Raises Overloaded, Unsupported."""
+        self._check_room()
+        session = StatementSession("", account, self)
+        id = session.begin(read_only=read_only).id
+        self._single[id] = session
+        self._watch()
+        return id
+
+    def found(self, id: str, account: str) -> StatementSession:
+        """:raises TransactionEnded: it is not open (any more). :raises Forbidden: it is another account's."""
+        session = self._single.get(id)
+        if session is None or session.transaction is None:
+            self._single.pop(id, None)
+            whose, how, _ = self._ended.get(id, (account, "is not open here", None))
+            raise TransactionEnded(
+                f'transaction "{id}" {how if whose == account else "is not open here"}', hint="begin another one"
+            )
+        if session.account != account:
+            raise Forbidden(f'transaction "{id}" is another account\'s')
+        session.seen = monotonic()
+        return session
+
+    async def commit(self, id: str, account: str) -> tuple[int, Clock]:
+        """Once it is done, it is answered the same again: whoever did not hear of it may ask."""
+        whose, _, done = self._ended.get(id, ("", "", None))
+        if done is not None and whose == account:
+            return done
+        session = self.found(id, account)
+        try:
+            done = await session.commit()
+        except BaseException:
+            self._end(id, "was rolled back")
+            raise
+        self._end(id, "was committed", done)
+        return done
+
+    async def roll_back(self, id: str, account: str) -> None:
+        session = self.found(id, account)
+        self._end(id, "was rolled back")
+        await session.roll_back()
+
+    def list(self) -> list[TransactionInfo]:
+        """Those that are open, the oldest first."""
+        now = monotonic()
+        found = [
+            TransactionInfo(
+                own.id,
+                session.account,
+                round(now - own.began, 3),
+                round(now - session.seen, 3),
+                own.statements,
+                own.read_only,
+            )
+            for session in (*self._known.values(), *self._single.values())
+            if (own := session.transaction) is not None
+        ]
+        return sorted(found, key=lambda each: -each.seconds)
+
+    # --- their ends -------------------------------------------------------------------------------------------------
+
+    def _check_room(self) -> None:
+        limit = self.limits.max_transactions
+        if len(self) >= limit:
+            raise Overloaded(
+                f'"max_transactions", {limit} sessions and transactions, are open',
+                hint="COMMIT or ROLLBACK others, try again later, or start the server with a greater max_transactions",
+            )
+
+    def _end(self, id: str, how: str, done: tuple[int, Clock] | None = None) -> None:
+        session = self._single.pop(id)
+        self._ended[id] = session.account, how, done
+        if len(self._ended) > NAMES_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._end_idle())
+
+    async def _end_idle(self) -> None:
+        """While there are sessions: those without a statement for so long are rolled back."""
+        while len(self):
+            idle = self.limits.transaction_idle
+            oldest = min(each.seen for each in (*self._known.values(), *self._single.values()))
+            await asyncio.sleep(max(0.01, oldest + idle - monotonic()))
+            ending = monotonic() - idle
+            gone = [each for each in self._known.values() if each.seen <= ending]
+            for session in gone:
+                del self._known[session.name]
+            for id, session in list(self._single.items()):
+                if session.seen <= ending:
+                    self._end(id, f'was rolled back after "transaction_idle", {idle:g} s, without a statement')
+                    gone.append(session)
+            for session in gone:
+                try:
+                    await session.roll_back()
+                except HeadraceError as error:
+                    _log.info("an idle transaction was given up: %s", error.message)
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
