@@ -1,7 +1,8 @@
-"""``python -m tests.histories``: check a history; the control on MariaDB; how fast a long history is checked.
+"""``python -m tests.histories``: check a history; Headrace; the control on MariaDB; how fast a long history is checked.
 
 python -m tests.histories check run.json --level strict-serializable
 python -m tests.histories control --seconds 60 --seed 1
+python -m tests.histories headrace --seconds 60 --seed 1 --kills
 python -m tests.histories long --operations 10_000_000
 """
 
@@ -22,7 +23,9 @@ from tests.histories.anomalies import LEVELS
 from tests.histories.checker import check
 from tests.histories.control import control
 from tests.histories.events import BadHistory, Event, HistoryFile, write
+from tests.histories.mariadb import Kept
 from tests.histories.registers import SPANS
+from tests.histories.served import run_on_headrace
 from tests.histories.workload import Workload, modelled
 
 
@@ -59,6 +62,26 @@ def check_long(operations: int, seed: int) -> int:
         return check_file(path, "strict-serializable", None)
 
 
+def check_headrace(seconds: float, seed: int, keep: Path | None, *, kills: bool) -> int:
+    """Each way to keep a list or a register, for equal parts of the time."""
+    right = True
+    ways: tuple[Kept, ...] = ("texts", "rows", "registers")
+    for way in ways:
+        with tempfile.TemporaryDirectory() as folder:
+            workload = Workload(seed, lists=way != "registers")
+            events, killed = run_on_headrace(Path(folder), way, workload, seconds=seconds / len(ways), kills=kills)
+        if keep is not None:
+            write(keep / f"headrace-{way}.json", events)
+        report = check(events, "strict-serializable")
+        found = ", ".join(f"{name} {count:,}" for name, count in report.found.most_common()) or "no anomaly"
+        done = ", ".join(f"{count:,} {name}" for name, count in report.outcomes.most_common())
+        print(f"{way}: {done}, {killed} kills: {found}", flush=True)
+        for finding in report.findings:
+            print(finding)
+        right &= report.holds
+    return 0 if right else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -72,6 +95,11 @@ def main() -> int:
     controlling.add_argument("--seconds", type=float, default=60.0)
     controlling.add_argument("--seed", type=int, help="drawn and printed without it")
     controlling.add_argument("--keep", type=Path, help="write the histories into this directory")
+    ours = commands.add_parser("headrace", help="a server of Headrace, strictly serializable")
+    ours.add_argument("--seconds", type=float, default=60.0)
+    ours.add_argument("--seed", type=int, help="drawn and printed without it")
+    ours.add_argument("--kills", action="store_true", help="kill -9 the server every few seconds")
+    ours.add_argument("--keep", type=Path, help="write the histories into this directory")
     long = commands.add_parser("long", help="make a long history without anomalies, and check it")
     long.add_argument("--operations", type=int, default=1_000_000)
     long.add_argument("--seed", type=int, default=1)
@@ -80,13 +108,16 @@ def main() -> int:
         return check_file(options.file, options.level, options.each_key)
     if options.command == "long":
         return check_long(options.operations, options.seed)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000_000)
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    if options.command == "headrace":
+        print(f"Headrace from seed {seed} for {options.seconds:.0f} s")
+        return check_headrace(options.seconds, seed, options.keep, kills=options.kills)
     if reason := servers.missing("mariadb"):
         print(f"error: {reason}", file=sys.stderr)
         return 2
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000_000)
     print(f"MariaDB at each isolation level from seed {seed} for {options.seconds:.0f} s")
-    if options.keep is not None:
-        options.keep.mkdir(parents=True, exist_ok=True)
     return 0 if control(options.seconds, seed, options.keep, lambda line: print(line, flush=True)) else 1
 
 

@@ -58,7 +58,7 @@ def _plain_writes_only(self: Transactions, tables: Any, within: Any) -> None:
 
 def _no_walks(self: TableLookUps, order: Columns, place: bytes, transaction: str) -> Any:
     walked = _walk(self, order, place, transaction)
-    self._walked[order].remove(walked)
+    self._walked[order].clear()
     return walked
 
 
