@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from math import inf
 from time import perf_counter, time
 from typing import Any, Protocol
@@ -21,14 +22,23 @@ from headrace_client import tokens
 from api.doors.browsers import AllowedHosts
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
-from api.lookups.lookups import LookupAnswers, LookupCalls, Typed, parse_keys, parse_lookups, parse_query
+from api.lookups.lookups import (
+    CONSISTENT,
+    LookupAnswers,
+    LookupCalls,
+    Typed,
+    parse_keys,
+    parse_lookups,
+    parse_query,
+    wants_one_position,
+)
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
 from controller.access.authentication import Authentication, PeerCertificate
 from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
-from domains.errors import BadRequest, HeadraceError
+from domains.errors import BadRequest, Conflict, HeadraceError
 from domains.language.json_rows import nested
 from domains.language.types import Column, Kind
 from domains.plan.packets import Clock
@@ -48,6 +58,9 @@ TRANSACTION = b"headrace-transaction"
 """The header with the id of the transaction that a request is in."""
 SESSION_NAME = b"headrace-session"
 """The header with the name of the session that it belongs to."""
+ATTEMPTS = 100
+"""The most that look-ups of one position are done anew, since others have changed what they have read."""
+_CONSISTENT = f'"{CONSISTENT}"'.encode()
 NAME = "*"
 """Stands for the name of a view or table in a path."""
 _log = logging.getLogger("headrace.api")
@@ -282,10 +295,31 @@ class Endpoints:
 
     def _many(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         many = self._lookups.many
+        if _CONSISTENT in body and wants_one_position(body):
+            return self._at_one_position(body, token, session)
         if session.session is not None and token is None:
             token = {}  # All of it is to be awaited.
         asked = many.ask(body, token, session) if session.rights is None else self._allowed(body, token, session)
         return many.finish(asked, token) if asked.late else many.typed(asked)
+
+    async def _at_one_position(self, body: bytes, token: Clock | None, session: Caller) -> Typed:
+        """In a transaction that only reads: its answers are of one position, or it is done again."""
+        for attempt in count(1):
+            caller, own = session, None
+            if session.transaction is None:
+                own = self._deployment.sessions.alone(session.account)
+                own.begin(read_only=True)
+                caller = replace(session, session=own)
+            try:
+                asked = self._allowed(body, token or {}, caller)
+                return await self._lookups.many.finish(asked, token or {})
+            except Conflict:
+                if own is None or attempt == ATTEMPTS:
+                    raise
+            finally:
+                if own is not None:
+                    await own.roll_back()
+        raise AssertionError("it counts on for ever")
 
     def _allowed(self, body: bytes, token: Clock | None, session: Caller) -> LookupAnswers:
         """What is asked of views that the session may read. What is wrong with look-ups of others is not told."""

@@ -142,6 +142,7 @@ class LookupsRequest(_Request):
         description="Views and their keys, answered in this order",
         examples=[[{"view": "StoriesWithVC", "keys": [[1]]}, {"view": "VoteCount", "keys": [[1], [2]]}]],
     )
+    consistent: bool = Field(default=False, description="All answers are of one position, at the cost of SELECTs")
 
 
 class MigrationRequest(_Request):

@@ -122,11 +122,11 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7995),
-    "api": (38, 6570),
+    "api": (38, 6620),
     "controller": (94, 18200),
     "worker": (88, 17750),
     "migrations": (146, 29255),
-    "domains": (107, 20820),
+    "domains": (107, 20850),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13400),

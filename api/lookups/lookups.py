@@ -44,6 +44,8 @@ others waiting."""
 MAX_REFERENCES = 1_000
 """The most references to other look-ups in one request: each takes some 20 µs to be read. A page has a few for each of
 its look-ups."""
+CONSISTENT = "consistent"
+"""The field that wants all answers of one position."""
 TAKES = (b'"first"', b'"all"', b'"each"')
 """How a reference begins; a value that looks like one is counted, too."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
@@ -90,11 +92,20 @@ def parse_lookups(body: bytes) -> list[LookupText]:
     """The ``lookups`` of a body: each a view and its keys."""
     request = parse(body)
     lookups = request.get("lookups") if isinstance(request, dict) else None
-    if not isinstance(lookups, list) or len(request) > 1:
-        raise BadRequest('the body must be an object with a list "lookups", and nothing else', hint=EXAMPLE)
+    if not isinstance(lookups, list) or not request.keys() <= {"lookups", CONSISTENT}:
+        raise BadRequest('the body must be an object with a list "lookups", and at most "consistent"', hint=EXAMPLE)
     if len(lookups) > MAX_LOOKUPS:
         raise LimitExceeded(f"{len(lookups)} look-ups in one request, where {MAX_LOOKUPS} may be", hint="send several")
     return [_one_of(each, place) for place, each in enumerate(lookups)]
+
+
+def wants_one_position(body: bytes) -> bool:
+    """Whether a body says ``"consistent": true``. Raises BadRequest."""
+    request = parse(body)
+    wanted = request.get(CONSISTENT, False) if isinstance(request, dict) else False
+    if not isinstance(wanted, bool):
+        raise BadRequest('"consistent" is true or false')
+    return wanted
 
 
 def parse_piece(piece: bytes) -> LookupText:

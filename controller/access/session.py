@@ -36,7 +36,7 @@ class InSession(Protocol):
     """The statements of one client that follow one another; ``controller/transactions/sessions.py`` implements it."""
 
     name: str
-    """"" where it is a transaction, or a request, and no more."""
+    """Of a transaction that is all of it, the id; "" where it ends with the request."""
     autocommit: bool
 
     @property

@@ -275,6 +275,7 @@ class LocalDeployment(Serving):
         self._opening.give_up()
         if self.accounts is not None:
             await self.accounts.close()
+        await self.sessions.close()
         await self.live.close()
         await self.selects.close()
         await self.hosts.close()

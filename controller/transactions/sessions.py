@@ -121,7 +121,7 @@ class Sessions:
         """The id of a new transaction. Raises Overloaded, Unsupported."""
         self._check_room()
         session = StatementSession("", account, self)
-        id = session.begin(read_only=read_only).id
+        id = session.name = session.begin(read_only=read_only).id
         self._single[id] = session
         self._watch()
         return id

@@ -39,13 +39,17 @@ class Transaction:
         """It was ended by what it met: others' changes, a limit, its shard's end."""
         self._act = act
         self._most = most
-        self._begun = False
+        self._asked = self._begun = False
 
     @contextmanager
     def asking(self) -> Iterator[InTransaction]:
-        """While something is asked of its shard: what goes with that."""
+        """While something is asked of its shard: what goes with that. Until something was answered it may not have
+        begun there, and begins with the next thing that is asked."""
+        self.statements += 1
+        self._asked = True
         try:
-            yield self._within()
+            yield InTransaction(self.id, not self._begun, self._most)
+            self._begun = True
         except HeadraceError as error:
             self.is_over = self.is_over or error.ends_transaction
             raise
@@ -53,11 +57,6 @@ class Transaction:
     async def _ask(self, act: TransactionAct, table: TableTarget | None = None) -> Written:
         with self.asking() as within:
             return await self._act(act, within, table)
-
-    def _within(self) -> InTransaction:
-        begins, self._begun = not self._begun, True
-        self.statements += 1
-        return InTransaction(self.id, begins, self._most)
 
     async def write(self, operation: Operation, table: TableTarget) -> WriteResult:
         """Stage a write. Its result has no token: nobody else sees it yet.
@@ -86,13 +85,13 @@ class Transaction:
         """All of it is done, durable, and seen by views: how many rows were affected, and its token.
 
         :raises Conflict: others have changed what it has read; nothing of it was done. :raises TransactionEnded."""
-        if not self._begun:
+        if not self._asked:
             return 0, {}
         written = await self._ask(Commit())
         return written.rows_affected, written.clock
 
     async def roll_back(self) -> None:
-        if self._begun:
+        if self._asked:
             await self._ask(RollBack())
 
 

@@ -63,6 +63,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case CreateTable(schema=schema):
             _drop_unfinished(domain, schema.name)
             domain.store.create_table(schema)
+            domain.transactions.altered(schema)
             domain.written.clear()  # Foreign keys of one table are a matter of another's writes.
             if not schema.filling:  # Of what is not decided no clock tells.
                 domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
@@ -73,7 +74,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
             others = [each for each in domain.store.tables() if each.name != schema.name]
             for each in (schema, *following(before, schema, others)):
                 _alter_table(domain, each)
-                domain.transactions.altered(each.name)
+                domain.transactions.altered(each)
             domain.expected.pop(schema.name, None)
             domain.written.clear()
         case Expect(schema=schema):
@@ -85,9 +86,10 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case Relent(table=table):
             _relent(domain, table)
         case DropTable(table=table):
-            domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
+            gone = domain.store.table(table).schema
+            domain.clocks.local.pop(domain.base_name(gone), None)
             domain.store.drop_table(table)
-            domain.transactions.altered(table)
+            domain.transactions.altered(gone)
             domain.written.clear()
             domain.expected.pop(table, None)
         case AddNodes():

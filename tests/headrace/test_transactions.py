@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
 from serving_process import ROOT, Launch
 
 from headrace import connect_async
@@ -18,6 +19,7 @@ from headrace.errors import (
     BadRequest,
     Conflict,
     ConstraintViolation,
+    Forbidden,
     HeadraceError,
     LimitExceeded,
     NotFound,
@@ -171,7 +173,7 @@ async def test_it_is_awaited_the_same(launch_local: Launch) -> None:
 def test_a_statement_that_is_refused_leaves_it_open(db: Embedded) -> None:
     with db.transaction() as t:
         t.execute("UPDATE acc SET n = 1 WHERE id = 1")
-        with pytest.raises(ConstraintViolation):
+        with pytest.raises(ConstraintViolation, match="the transaction is open, as it was before"):
             t.execute("INSERT INTO acc (id, n) VALUES (5, 0), (2, 0)")
         t.execute("UPDATE acc SET n = 2 WHERE id = 2")
     assert db.execute("SELECT id, n FROM acc ORDER BY id").rows == ((1, 1), (2, 2), (3, 5))
@@ -344,6 +346,34 @@ def test_a_table_that_is_altered_meanwhile(definition: str, db: Embedded) -> Non
     assert db.execute(f"SELECT n FROM {name} WHERE id = 1").rows == ((100,),)
 
 
+def test_who_reads_many_ranges_has_read_the_table(db: Embedded) -> None:
+    """Each write is held against all that are remembered."""
+
+    def many(ranges: int) -> None:
+        with db.transaction() as t:
+            for number in range(ranges):
+                t.execute(f"SELECT id FROM acc WHERE branch = {number} AND n < 50 ORDER BY n LIMIT 2")
+            db.execute("UPDATE acc SET n = n + 100 WHERE id = 1")
+
+    many(16)
+    with pytest.raises(Conflict, match="read whole"):
+        many(17)
+
+
+def test_a_foreign_key_that_comes_meanwhile(db: Embedded) -> None:
+    """What is deleted was nobody's parent when that was worked out."""
+
+    def orphaning() -> None:
+        with db.transaction() as t:
+            t.execute("DELETE FROM acc WHERE id = 1")
+            db.execute("CREATE TABLE child (id INT PRIMARY KEY, acc INT, FOREIGN KEY (acc) REFERENCES acc (id))")
+            db.execute("INSERT INTO child VALUES (1, 1)")
+
+    with pytest.raises(Conflict):
+        orphaning()
+    assert db.execute("SELECT c.id, a.n FROM child c JOIN acc a ON a.id = c.acc").rows == ((1, 100),)
+
+
 def test_a_server_that_begins_anew_knows_it_no_more(launch_local: Callable[..., Any], tmp_path: Path) -> None:
     with embedded(tmp_path / "data") as db:
         db.execute(SCHEMA)
@@ -405,6 +435,65 @@ def test_views_have_the_types_that_they_have(db: Embedded) -> None:
         for id in (1, 2):
             assert t.view("kind").lookup(id=id) == db.view("kind").lookup(id=id)
             assert t.view("kind").lookup_many([[id]]) == db.view("kind").lookup_many([[id]])
+
+
+def test_look_ups_of_one_position(db: Embedded) -> None:
+    """Money that is moved on and on is all there in each answer, whatever was evicted."""
+    done = False
+
+    def move() -> None:
+        while not done:
+            db.execute("UPDATE acc SET n = n - 1 WHERE id = 1; UPDATE acc SET n = n + 1 WHERE id = 2", atomic=True)
+
+    mover = Thread(target=move)
+    mover.start()
+    try:
+        for _ in range(20):
+            db.view("one").evict([[1], [2]])
+            (one, (total,)) = db.lookups([("one", [[1], [2]]), ("total", [[]])], consistent=True)
+            assert sum(rows[0]["n"] for rows in one) == 200
+            assert total == [{"s": 205}]
+    finally:
+        done = True
+        mover.join()
+    with pytest.raises(BadRequest):
+        db.send(Call("POST", "/v1/lookups", dict, b'{"lookups": [], "consistent": 1}'))
+
+
+def answered(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except HeadraceError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("claims", [{"sub": 1}, {"sub": 2}, {"sub": 9}, {}, None], ids=repr)
+def test_policies_let_through_what_they_do_without_one(claims: dict[str, int] | None, db: Embedded) -> None:
+    db.execute(
+        "CREATE TABLE m (id INT PRIMARY KEY, user INT, box INT, KEY (box)); "
+        "CREATE EXT VIEW mine AS SELECT id FROM m WHERE box = ?; "
+        "CREATE EXT VIEW boxes AS SELECT box, COUNT(*) AS c FROM m GROUP BY box ORDER BY box; "
+        "INSERT INTO m VALUES (1, 1, 1), (2, 2, 1), (3, 1, 2); "
+        "CREATE POLICY own ON m FOR ALL USING (user = CURRENT_CLAIM('sub'))"
+    )
+    asker = db if claims is None else db.session(claims=claims)
+    with asker.transaction() as t:
+        asked: list[Callable[[Any], Any]] = [
+            lambda ask: ask.view("mine").lookup(box=1),
+            lambda ask: ask.view("boxes").lookup(),
+            lambda ask: ask.lookups([("mine", [[1], [2]]), ("boxes", [[]])]),
+            lambda ask: ask.execute("SELECT id FROM m ORDER BY id").rows,
+            lambda ask: ask.execute("SELECT box, c FROM boxes ORDER BY box").rows,
+        ]
+        for ask in asked:
+            assert answered(lambda ask=ask: ask(t)) == answered(lambda ask=ask: ask(asker))
+        if claims == {"sub": 1}:
+            assert t.execute("UPDATE m SET box = 7").rows_affected == 2
+            assert t.execute("SELECT id FROM m ORDER BY id").rows == ((1,), (3,))
+            with pytest.raises(Forbidden):
+                t.execute("INSERT INTO m VALUES (10, 2, 1)")
+    moved = ((1,), (3,)) if claims == {"sub": 1} else ()
+    assert db.execute("SELECT id FROM m WHERE box = 7 ORDER BY id").rows == moved
 
 
 def test_both_headers_are_one_too_many(db: Embedded) -> None:

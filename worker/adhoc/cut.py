@@ -67,6 +67,8 @@ def answered_here(
         tables = _staged(hosted, bases, within)
     try:
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
+        if within is not None:
+            hosted.hosts[bases[0]].domain.transactions.check_read(within)
     except HeadraceError:
         raise
     except Exception as error:  # It is the question's own: whoever else waits for this thread is not to suffer.

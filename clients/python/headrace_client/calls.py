@@ -95,8 +95,10 @@ def lookup_many(view: str, keys: Iterable[Key]) -> Call[Pages]:
     return Call("POST", path, lambda answer: _pages(answer["results"]), body, True, lambda answer: [answer["results"]])
 
 
-def lookups(wanted: Iterable[tuple[str, Iterable[Key]]]) -> Call[list[Pages]]:
-    body = to_json({"lookups": [{"view": view, "keys": [_key(key) for key in keys]} for view, keys in wanted]})
+def lookups(wanted: Iterable[tuple[str, Iterable[Key]]], *, consistent: bool = False) -> Call[list[Pages]]:
+    together = {"consistent": True} if consistent else {}
+    asked = [{"view": view, "keys": [_key(key) for key in keys]} for view, keys in wanted]
+    body = to_json({"lookups": asked, **together})
 
     def read(answer: Any) -> list[Pages]:
         return [_pages(each) for each in answer["results"]]

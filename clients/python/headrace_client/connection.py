@@ -115,12 +115,13 @@ class Connection:
         return View(self, name)
 
     def lookups(
-        self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
+        self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None, consistent: bool = False
     ) -> list[list[list[Record]]]:
-        """The rows of several views, each for several keys, in one request: ``[("v", [[1], [2]]), …]``.
+        """The rows of several views, each for several keys, in one request: ``[("v", [[1], [2]]), …]``; ``consistent``:
+        all of one position.
 
         A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.encoding``."""
-        return self.send(calls.lookups(wanted), token)
+        return self.send(calls.lookups(wanted, consistent=consistent), token)
 
     def table(self, name: str) -> Table:
         return Table(self, name)

@@ -307,6 +307,7 @@ class ClusterDeployment(Serving):
     async def close(self) -> None:
         if self.accounts is not None:
             await self.accounts.close()
+        await self.sessions.close()
         await self.live.close()
         await self.selects.close()
         await self._automatic.close()

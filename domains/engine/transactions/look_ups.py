@@ -11,6 +11,9 @@ from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 
+MOST_WALKS = 16
+"""Ranges of an order that are remembered of a transaction: each write is held against all of them. Who walks more has
+read the table whole."""
 LOOK_UP_BYTES = 300
 """What one that is remembered takes, about: a key, its place in a dict and in a set."""
 
@@ -53,7 +56,12 @@ class TableLookUps:
     def walk(self, order: Columns, place: bytes, transaction: str) -> Walked:
         """A walk that begins here; who walks says how far it has come."""
         walked = Walked(transaction, place, place)
-        self._walked.setdefault(order, []).append(walked)
+        known = self._walked.setdefault(order, [])
+        if sum(each.transaction == transaction for each in known) >= MOST_WALKS:
+            known[:] = [each for each in known if each.transaction != transaction]
+            self._whole.add(transaction)
+        if transaction not in self._whole:
+            known.append(walked)
         return walked
 
     def count(self, transaction: str) -> int:

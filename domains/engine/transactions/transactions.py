@@ -12,7 +12,7 @@ from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, Changes, change_table
 from domains.engine.writing.written import WrittenTables
 from domains.errors import Conflict, HeadraceError, LimitExceeded, NotFound, TransactionEnded
-from domains.language.types import Delta
+from domains.language.types import Delta, TableSchema
 from domains.plan.deltas import Entry
 from domains.plan.packets import (
     Amend,
@@ -31,6 +31,8 @@ from domains.plan.packets import (
     Written,
 )
 
+TOGETHER = 8
+"""Times what one may take is what all may take."""
 REMEMBERED = 1_000
 """Transactions that have ended, whose end is remembered: a commit that is sent again is answered as it was."""
 
@@ -54,6 +56,8 @@ class OpenTransaction:
     savepoints: list[StagedThen] = field(default_factory=list)
     bytes: int = 0
     """Of what is staged, about."""
+    counted: int = 0
+    """The same with its look-ups, when that was last counted."""
     affected: int = 0
 
 
@@ -65,6 +69,7 @@ class Transactions:
         self._look_ups: dict[str, TableLookUps] = {}
         self.open: dict[str, OpenTransaction] = {}
         self._ended: dict[str, Written | HeadraceError] = {}
+        self._bytes = 0
 
     def entered(self, within: InTransaction) -> OpenTransaction:
         """The transaction, which is begun if this says so. Raises Conflict, TransactionEnded."""
@@ -78,7 +83,7 @@ class Transactions:
         if transaction is None:
             ended = self._ended.get(id)
             if isinstance(ended, HeadraceError):
-                raise ended
+                raise type(ended)(ended.message, hint=ended.hint)
             raise TransactionEnded(f'transaction "{id}" is not open here', hint="begin another one")
         if transaction.conflict is not None:
             raise self._lost(transaction)
@@ -123,16 +128,28 @@ class Transactions:
             done = change_table(known, operation)
         own.bytes += own.tables.stage(done.tables)
         own.affected += done.affected
-        looked_up = sum(each.count(own.id) for each in self._look_ups.values())
-        if most and own.bytes + LOOK_UP_BYTES * looked_up > most:
+        self.check_size(own, most)
+        return replace(done, tables={})
+
+    def check_read(self, within: InTransaction) -> None:
+        """It has read something. Raises LimitExceeded."""
+        self.check_size(self._found(within.id), within.most)
+
+    def check_size(self, own: OpenTransaction, most: int) -> None:
+        """:raises LimitExceeded: it takes more than ``most`` bytes, or all that are open take more than
+        :data:`TOGETHER` times as many; it has ended."""
+        size = own.bytes + LOOK_UP_BYTES * sum(each.count(own.id) for each in self._look_ups.values())
+        self._bytes += size - own.counted
+        own.counted = size
+        if most and (size > most or self._bytes > TOGETHER * most):
+            whose = f'transaction "{own.id}" exceeds' if size > most else f"all transactions exceed {TOGETHER} times"
             error = LimitExceeded(
-                f'transaction "{own.id}" exceeds "max_transaction_size", {most} bytes of staged rows and look-ups',
+                f'{whose} "max_transaction_size", {most} bytes of staged rows and look-ups',
                 hint="it was rolled back: commit earlier, or raise the limit",
             )
             error.ends_transaction = True
             self._end(own.id, error)
             raise error
-        return replace(done, tables={})
 
     def done(self, act: TransactionAct, within: InTransaction, written: Written) -> None:
         """What :meth:`take` gave is stored."""
@@ -158,12 +175,16 @@ class Transactions:
                 if id != by:
                     self._meet(self.open[id], f"{what}, was changed")
 
-    def altered(self, table: str) -> None:
-        """The table is another now, or gone."""
+    def altered(self, schema: TableSchema) -> None:
+        """The table is another now, new, or gone: as it is, what was worked out for it, and for tables that its foreign
+        keys name, may not hold."""
+        parents = {key.parent.lower() for key in schema.foreign_keys}
         for own in self.open.values():
-            if table in own.tables:
-                self._meet(own, f'table "{table}", which it has come to, was altered or dropped')
-        self._look_ups.pop(table, None)
+            for name, table in own.tables.items():
+                if name == schema.name or table.schema.title.lower() in parents:
+                    self._meet(own, f'table "{table.schema.title}", which it has come to, was altered or dropped')
+                    break
+        self._look_ups.pop(schema.name, None)
 
     def _meet(self, own: OpenTransaction, why: str) -> None:
         """It can only end now, and holds nothing until it hears of that."""
@@ -181,11 +202,14 @@ class Transactions:
         if own is None:
             return
         self._let_go(own)
-        self._ended[id] = how
+        # Anew: one that was raised has the frames of whoever met it.
+        self._ended[id] = type(how)(how.message, hint=how.hint) if isinstance(how, HeadraceError) else how
         if len(self._ended) > REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
     def _let_go(self, own: OpenTransaction) -> None:
+        self._bytes -= own.counted
+        own.counted = 0
         for each in self._look_ups.values():
             each.forget(own.id)
         own.tables = StagedTables(self._written, self._look_ups, own.id)
