@@ -22,15 +22,17 @@ from headrace_client import tokens
 from api.doors.browsers import AllowedHosts
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
+from api.lookups.etags import begun, check_unchanged, etag_of
 from api.lookups.lookups import (
     CONSISTENT,
+    ETAGS,
     LookupAnswers,
     LookupCalls,
     Typed,
     parse_keys,
     parse_lookups,
     parse_query,
-    wants_one_position,
+    wants,
 )
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
@@ -60,7 +62,7 @@ SESSION_NAME = b"headrace-session"
 """The header with the name of the session that it belongs to."""
 ATTEMPTS = 100
 """The most that look-ups of one position are done anew, since others have changed what they have read."""
-_CONSISTENT = f'"{CONSISTENT}"'.encode()
+_CONSISTENT, _ETAGS = f'"{CONSISTENT}"'.encode(), f'"{ETAGS}"'.encode()
 NAME = "*"
 """Stands for the name of a view or table in a path."""
 _log = logging.getLogger("headrace.api")
@@ -289,13 +291,22 @@ class Endpoints:
         return self._lookups.page(view, parse_query(query), token, session)
 
     def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
+        if _ETAGS in body and wants(ETAGS, body):
+            return self._tagged(view, body, token, session)
         awaited = token is not None or session.session is not None
         found = None if awaited else self._lookups.try_numbers(view, body)
         return self._lookups.pages(view, parse_keys(body), token, session) if found is None else found
 
+    async def _tagged(self, view: str, body: bytes, token: Clock | None, session: Caller) -> Typed:
+        keys = parse_keys(body)
+        answer, types = await self._lookups.pages(view, keys, token, session)
+        pages = [serialize(rows)[1:-1] for rows in loads(answer)["results"]]
+        tags = [etag_of(view, key, page) for key, page in zip(keys, pages, strict=True)]
+        return answer[:-1] + b',"etags":' + serialize(tags) + b"}", types
+
     def _many(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         many = self._lookups.many
-        if _CONSISTENT in body and wants_one_position(body):
+        if _CONSISTENT in body and wants(CONSISTENT, body):
             return self._at_one_position(body, token, session)
         if session.session is not None and token is None:
             token = {}  # All of it is to be awaited.
@@ -305,11 +316,7 @@ class Endpoints:
     async def _at_one_position(self, body: bytes, token: Clock | None, session: Caller) -> Typed:
         """In a transaction that only reads: its answers are of one position, or it is done again."""
         for attempt in count(1):
-            caller, own = session, None
-            if session.transaction is None:
-                own = self._deployment.sessions.alone(session.account)
-                own.begin(read_only=True)
-                caller = replace(session, session=own)
+            caller, own = begun(self._deployment, session)
             try:
                 asked = self._allowed(body, token or {}, caller)
                 return await self._lookups.many.finish(asked, token or {})
@@ -338,13 +345,29 @@ class Endpoints:
     async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(SqlRequest, parse(body)) if len(body) <= LONG_BODY else await self._long_sql(body)
         params = list(map(sql_value, asked.params))
-        results, clock = await self._deployment.execute(
-            asked.sql, params, token=token, session=session, atomic=asked.atomic
-        )
+        if asked.unchanged:
+            results, clock = await self._if_unchanged(asked, params, session)
+        else:
+            results, clock = await self._deployment.execute(
+                asked.sql, params, token=token, session=session, atomic=asked.atomic
+            )
         reached = tokens.encode(tokens.merge(token or {}, clock))
         if sum([len(result.rows) for result in results]) <= ROWS_TOGETHER:
             return serialize({"results": list(map(_statement, results)), "token": reached}), b""
         return await self._long_answer(results, reached), b""
+
+    async def _if_unchanged(
+        self, asked: SqlRequest, params: Sequence[Any], session: Caller
+    ) -> tuple[list[StatementResult], Clock]:
+        """All of it or nothing, and nothing where one of the answers has other rows."""
+        caller, own = begun(self._deployment, session)
+        try:
+            await check_unchanged(self._deployment, asked.unchanged, caller)
+            results, _ = await self._deployment.execute(asked.sql, params, session=caller)
+            return results, {} if own is None else (await own.commit())[1]
+        finally:
+            if own is not None:
+                await own.roll_back()
 
     async def _long_sql(self, body: bytes) -> SqlRequest:
         """Parsed beside."""
@@ -391,7 +414,16 @@ class Endpoints:
 
     async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(UpdateRequest, parse(body))
-        return _written(await self._deployment.update(table, asked.key, asked.set, session))
+        if not asked.unchanged:
+            return _written(await self._deployment.update(table, asked.key, asked.set, session))
+        caller, own = begun(self._deployment, session)
+        try:
+            await check_unchanged(self._deployment, asked.unchanged, caller)
+            written = await self._deployment.update(table, asked.key, asked.set, caller)
+            return _written(written if own is None else replace(written, clock=(await own.commit())[1]))
+        finally:
+            if own is not None:
+                await own.roll_back()
 
     async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         return _written(await self._deployment.delete(table, checked(DeleteRequest, parse(body)).key, session))

@@ -44,6 +44,9 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+IF_UNCHANGED = "Tags of answers (`etags` of a look-up): it is done, all or none, if these have the same rows still"
+
+
 class SqlRequest(_Request):
     sql: str = Field(description="One statement, or several separated by `;`", examples=["SELECT * FROM votes"])
     params: list[Json] = Field(
@@ -52,6 +55,7 @@ class SqlRequest(_Request):
         'not, objects: `{"BLOB": "YWI="}`, `{"DECIMAL": "0.10"}`',
     )
     atomic: bool = Field(default=False, description="All of it is done, or nothing; it has no definitions then")
+    unchanged: list[str] = Field(default_factory=list, alias="if", description=IF_UNCHANGED)
 
 
 class LiveSubscription(_Request):
@@ -115,6 +119,7 @@ class RowsBody(_Request):
 class UpdateRequest(_Request):
     key: dict[str, Json] = Field(description="Which rows: columns that must equal these values")
     set: dict[str, Json] = Field(description="Columns to change and their new values")
+    unchanged: list[str] = Field(default_factory=list, alias="if", description=IF_UNCHANGED)
 
 
 class DeleteRequest(_Request):
@@ -125,6 +130,10 @@ class KeysRequest(_Request):
     keys: list[list[Json] | dict[str, Json]] = Field(
         description="The view's parameters, by position or by name", examples=[[[1], [2]], [{"id": 1}]]
     )
+
+
+class TaggedKeysRequest(KeysRequest):
+    etags: bool = Field(default=False, description="Answer a tag of each answer, for the `if` of a write")
 
 
 class ViewKeys(KeysRequest):
@@ -207,6 +216,7 @@ class PageAnswer(BaseModel):
 
 class PagesAnswer(BaseModel):
     results: list[list[dict[str, Json]]]
+    etags: list[str] | None = Field(default=None, description="Only where they are asked for")
 
 
 class LookupsAnswer(BaseModel):

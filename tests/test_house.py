@@ -122,7 +122,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7995),
-    "api": (38, 6620),
+    "api": (39, 6730),
     "controller": (94, 18200),
     "worker": (88, 17750),
     "migrations": (146, 29255),
@@ -130,7 +130,7 @@ HOUSE = {
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13400),
-    "clients": (10, 2370),
+    "clients": (10, 2430),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

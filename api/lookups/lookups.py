@@ -46,6 +46,8 @@ MAX_REFERENCES = 1_000
 its look-ups."""
 CONSISTENT = "consistent"
 """The field that wants all answers of one position."""
+ETAGS = "etags"
+"""The field that wants a tag of each answer."""
 TAKES = (b'"first"', b'"all"', b'"each"')
 """How a reference begins; a value that looks like one is counted, too."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
@@ -82,9 +84,9 @@ def parse_keys(body: bytes) -> list[Any]:
     keys = request.get("keys") if isinstance(request, dict) else None
     if not isinstance(keys, list):
         raise BadRequest('the body must be an object with a list "keys"', hint='for example {"keys": [[1], [2]]}')
-    if len(request) > 1:
-        surplus = next(name for name in request if name != "keys")
-        raise BadRequest(f'unknown field "{surplus}"', hint='the only field is "keys"')
+    surplus = next((name for name in request if name not in ("keys", ETAGS)), None)
+    if surplus is not None:
+        raise BadRequest(f'unknown field "{surplus}"', hint='the fields are "keys" and "etags"')
     return keys
 
 
@@ -93,18 +95,20 @@ def parse_lookups(body: bytes) -> list[LookupText]:
     request = parse(body)
     lookups = request.get("lookups") if isinstance(request, dict) else None
     if not isinstance(lookups, list) or not request.keys() <= {"lookups", CONSISTENT}:
-        raise BadRequest('the body must be an object with a list "lookups", and at most "consistent"', hint=EXAMPLE)
+        raise BadRequest(
+            'the body must be an object with a list "lookups", and nothing else but "consistent"', hint=EXAMPLE
+        )
     if len(lookups) > MAX_LOOKUPS:
         raise LimitExceeded(f"{len(lookups)} look-ups in one request, where {MAX_LOOKUPS} may be", hint="send several")
     return [_one_of(each, place) for place, each in enumerate(lookups)]
 
 
-def wants_one_position(body: bytes) -> bool:
-    """Whether a body says ``"consistent": true``. Raises BadRequest."""
+def wants(field: str, body: bytes) -> bool:
+    """Whether a body says that this is ``true``. Raises BadRequest."""
     request = parse(body)
-    wanted = request.get(CONSISTENT, False) if isinstance(request, dict) else False
+    wanted = request.get(field, False) if isinstance(request, dict) else False
     if not isinstance(wanted, bool):
-        raise BadRequest('"consistent" is true or false')
+        raise BadRequest(f'"{field}" is true or false')
     return wanted
 
 

@@ -33,6 +33,7 @@ from api.schemas import (
     LookupsRequest,
     PageAnswer,
     PagesAnswer,
+    TaggedKeysRequest,
     ViewsAnswer,
     ViewStatsAnswer,
 )
@@ -80,7 +81,7 @@ async def page(view: str, answered: Answered) -> Response:
 @router.post(
     "/v1/views/{view}/lookup",
     response_model=PagesAnswer,
-    openapi_extra=documented(KeysRequest),
+    openapi_extra=documented(TaggedKeysRequest),
     dependencies=TAKES_TOKEN,
 )
 async def lookup(view: str, answered: Answered) -> Response:

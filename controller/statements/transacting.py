@@ -31,7 +31,8 @@ async def in_session(
 
     :raises BadRequest: the text leaves a transaction open that nobody could end."""
     deeds = [each.parsed.transaction.deed for each in statements if each.parsed.transaction is not None]
-    if atomic and (deeds or any(each.defines or each.fills for each in statements)):
+    is_whole = atomic or (caller.session is not None and not caller.session.name)
+    if is_whole and (deeds or any(each.defines or each.fills for each in statements)):
         raise BadRequest(
             "an atomic text with definitions, or statements about transactions",
             hint='send these by themselves, or without "atomic"',

@@ -118,7 +118,5 @@ _REACHED: dict[type[exp.Expr], Callable[[Parsed, Catalog], Iterable[str]]] = {
     exp.Set: _queried,
     exp.Use: _queried,
     exp.Transaction: _queried,
-    exp.Commit: _queried,
-    exp.Rollback: _queried,
 }
 """Every kind of statement, as in ``access/statements.py``."""

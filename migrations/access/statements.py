@@ -255,8 +255,6 @@ DECLARED: dict[type[exp.Expr], Callable[[Parsed, Catalog], set[Right]]] = {
     exp.Set: _set,
     exp.Use: _nothing,
     exp.Transaction: _nothing,
-    exp.Commit: _nothing,
-    exp.Rollback: _nothing,
 }
 """Every kind of statement. A parsed one that is not here ends in an assertion, for accounts that may do all, too."""
 

@@ -170,7 +170,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.Use: frozenset(("this",)),
     **_same("this", exp.Parameter, exp.SessionParameter),
     exp.SessionParameter: frozenset(("this", "kind")),
-    **_same("this", exp.Transaction, exp.Commit, exp.Rollback),
+    exp.Transaction: frozenset(),
 }
 
 

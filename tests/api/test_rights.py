@@ -144,6 +144,7 @@ def test_a_route_that_declares_nothing_makes_no_application(monkeypatch: pytest.
 class DeploymentWithout:
     accounts = None
     live = SimpleNamespace(status=dict)
+    sessions = SimpleNamespace()
 
     def read_within(self, limits: object, beside: object) -> None: ...
 

@@ -41,6 +41,10 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "GET /v1/queries": ("/v1/queries", None, {P.PROCESS}),
     "GET /v1/queries/running": ("/v1/queries/running", None, {P.PROCESS}),
     "DELETE /v1/queries/running/{id}": ("/v1/queries/running/999", None, {P.PROCESS}),
+    "POST /v1/transactions": ("/v1/transactions", {}, ACCOUNTS),
+    "GET /v1/transactions": ("/v1/transactions", None, {P.PROCESS}),
+    "POST /v1/transactions/{id}/commit": ("/v1/transactions/none/commit", {}, ACCOUNTS),
+    "POST /v1/transactions/{id}/rollback": ("/v1/transactions/none/rollback", {}, ACCOUNTS),
     "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),
     "GET /v1/views/{view}/stats": ("/v1/views/ByAuthor/stats", None, {P.METRICS}),
     "GET /v1/lineage": ("/v1/lineage?view=ByAuthor&key=[7]", None, {P.SELECT}),
@@ -59,6 +63,8 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
 }
 STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
     ("SELECT 1", set()),
+    ("COMMIT", set()),
+    ("SHOW TRANSACTIONS", set()),
     ("SELECT id FROM stories", {(P.QUERY, "*"), (P.SELECT, "stories")}),
     (
         "SELECT title FROM stories WHERE id IN (SELECT id FROM secrets)",

@@ -460,6 +460,46 @@ def test_look_ups_of_one_position(db: Embedded) -> None:
         db.send(Call("POST", "/v1/lookups", dict, b'{"lookups": [], "consistent": 1}'))
 
 
+def test_a_write_on_what_was_read(db: Embedded) -> None:
+    db.execute("CREATE EXT VIEW of_branch AS SELECT id, n FROM acc WHERE branch = ?")
+    rows, tag = db.view("of_branch").lookup_tagged(1)
+    assert sorted(row["n"] for row in rows) == [100, 100]
+    db.view("of_branch").evict([[1]])
+    assert db.table("acc").update({"id": 1}, {"n": 90}, unchanged=[tag]).rows_affected == 1
+    with pytest.raises(Conflict, match='the answer of view "of_branch" for \\[1\\] was changed'):
+        db.table("acc").update({"id": 2}, {"n": 110}, unchanged=[tag])
+    _, tag = db.view("of_branch").lookup_tagged({"branch": 1})
+    _, other = db.view("one").lookup_tagged(9)
+    done = db.execute("UPDATE acc SET n = 110 WHERE id = 2; UPDATE acc SET n = 6 WHERE id = 3", unchanged=[tag, other])
+    assert db.view("one").lookup_many([[1], [2], [3]], token=done.token) == [
+        [{"id": 1, "n": 90}],
+        [{"id": 2, "n": 110}],
+        [{"id": 3, "n": 6}],
+    ]
+    db.execute("INSERT INTO acc (id, n) VALUES (9, 9)")
+    with pytest.raises(Conflict):
+        db.execute("DELETE FROM acc", unchanged=[other])
+    _, tag = db.view("one").lookup_tagged(1)
+    with pytest.raises(ConstraintViolation):
+        db.execute("UPDATE acc SET n = 0; INSERT INTO acc (id, n) VALUES (1, 1)", unchanged=[tag])
+    assert n_of(db, 1) == 90
+
+
+@pytest.mark.parametrize("tag", ["", "x", "W10.abc", "WyJvbmUiLFsxXV0", "%%.1"])
+def test_what_is_no_tag(tag: str, db: Embedded) -> None:
+    with pytest.raises(BadRequest, match="is no tag of an answer"):
+        db.execute("DELETE FROM acc", unchanged=[tag])
+    assert n_of(db, 1) == 100
+
+
+@pytest.mark.parametrize("sql", ["CREATE TABLE t (a INT)", "COMMIT", "BEGIN; DELETE FROM acc; COMMIT"])
+def test_what_is_not_done_on_condition(sql: str, db: Embedded) -> None:
+    _, tag = db.view("one").lookup_tagged(1)
+    with pytest.raises(BadRequest, match="an atomic text with definitions"):
+        db.execute(sql, unchanged=[tag])
+    assert n_of(db, 1) == 100
+
+
 def answered(ask: Callable[[], Any]) -> Any:
     try:
         return ask()
@@ -508,16 +548,17 @@ def test_what_the_page_shows_runs(db: Embedded) -> None:
     """And does what it says there."""
     db.execute(
         "CREATE TABLE stock (item INT PRIMARY KEY, n INT); "
-        "CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT, item INT)"
+        "CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT, item INT); "
+        "CREATE EXT VIEW stock_of AS SELECT n FROM stock WHERE item = ?"
     )
     db.execute("INSERT INTO stock VALUES (7, 5)")
     blocks = BLOCK.findall((ROOT / "docs" / "transactions.md").read_text("utf-8"))
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, Any] = {"db": db}
     for block in blocks:
         exec(block, names)
     assert names["bought"] is True
-    assert db.execute("SELECT n FROM stock").rows == ((1,),)
+    assert db.execute("SELECT n FROM stock").rows == ((3,),)
     assert db.execute("SELECT COUNT(*) FROM orders").rows == ((3,),)
 
 

@@ -95,16 +95,30 @@ class AsyncConnection:
         return self._session.token
 
     async def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: str | None = None,
+        atomic: bool = False,
+        unchanged: Iterable[str] = (),
     ) -> Result:
-        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none."""
-        return calls.last(await self.execute_all(sql, params, token=token, atomic=atomic))
+        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none; so they are
+        with tags of answers in ``unchanged``, and none where one of these has other rows now: Conflict."""
+        return calls.last(await self.execute_all(sql, params, token=token, atomic=atomic, unchanged=unchanged))
 
     async def execute_all(
-        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: str | None = None,
+        atomic: bool = False,
+        unchanged: Iterable[str] = (),
     ) -> list[Result]:
         """Run SQL and answer each statement's result."""
-        return await self.send(calls.execute(sql, params, raw=self._session.raw, atomic=atomic), token)
+        call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
+        return await self.send(call, token)
 
     def transaction(self, *, read_only: bool = False) -> AsyncTransactionConnection:
         """A transaction: ``async with db.transaction() as t``. It is committed at the end of the block, and rolled
@@ -254,6 +268,10 @@ class AsyncView:
         """The rows for these parameters; a list is an IN list. ``key`` is for names that Python does not take."""
         return await self._connection.send(calls.lookup(self.name, {**(key or {}), **parameters}), token)
 
+    async def lookup_tagged(self, key: Key, *, token: str | None = None) -> tuple[list[Record], str]:
+        """The rows, and a tag of them: a write with it is done only while they are the same."""
+        return await self._connection.send(calls.lookup_tagged(self.name, key), token)
+
     async def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
         """The rows for each of many keys, in their order, in one request."""
         return await self._connection.send(calls.lookup_many(self.name, keys), token)
@@ -313,9 +331,9 @@ class AsyncTable:
         """Forget a stream whose writer is done: its next number is 1."""
         await self._connection.send(calls.forget_stream(self.name, stream))
 
-    async def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
-        """Change columns of the rows whose columns equal ``key``."""
-        return await self._connection.send(calls.update(self.name, key, set))
+    async def update(self, key: Mapping[str, Any], set: Mapping[str, Any], *, unchanged: Iterable[str] = ()) -> Written:
+        """Change columns of the rows whose columns equal ``key``; with tags of answers, if these are the same still."""
+        return await self._connection.send(calls.update(self.name, key, set, unchanged))
 
     async def delete(self, key: Mapping[str, Any]) -> Written:
         """Delete the rows whose columns equal ``key``."""

@@ -48,8 +48,12 @@ class Call(Generic[Answer]):
     header."""
 
 
-def execute(sql: str, params: Sequence[Any], *, raw: bool = False, atomic: bool = False) -> Call[list[Result]]:
-    whole = {"atomic": True} if atomic else {}
+def execute(
+    sql: str, params: Sequence[Any], *, raw: bool = False, atomic: bool = False, unchanged: Iterable[str] = ()
+) -> Call[list[Result]]:
+    whole: dict[str, Any] = {"atomic": True} if atomic else {}
+    if tags := list(unchanged):
+        whole["if"] = tags
     body = to_json({"sql": sql, "params": [sql_value(each) for each in params], **whole})
     return Call("POST", "/v1/sql", lambda answer: _results(answer, raw), body, consistent=True)
 
@@ -93,6 +97,15 @@ def lookup_many(view: str, keys: Iterable[Key]) -> Call[Pages]:
     body = to_json({"keys": [_key(key) for key in keys]})
     path = f"{_view(view)}/lookup"
     return Call("POST", path, lambda answer: _pages(answer["results"]), body, True, lambda answer: [answer["results"]])
+
+
+def lookup_tagged(view: str, key: Key) -> Call[tuple[list[Record], str]]:
+    body = to_json({"keys": [_key(key)], "etags": True})
+
+    def read(answer: Any) -> tuple[list[Record], str]:
+        return _first(_pages(answer["results"])), str(answer["etags"][0])
+
+    return Call("POST", f"{_view(view)}/lookup", read, body, True, lambda answer: [answer["results"]])
 
 
 def lookups(wanted: Iterable[tuple[str, Iterable[Key]]], *, consistent: bool = False) -> Call[list[Pages]]:
@@ -156,8 +169,12 @@ def forget_stream(table: str, name: str) -> Call[None]:
     return Call("DELETE", _streams(table, name), lambda _: None)
 
 
-def update(table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Call[Written]:
-    return Call("PATCH", _table(table), _written, to_json({"key": dict(key), "set": dict(changes)}))
+def update(
+    table: str, key: Mapping[str, Any], changes: Mapping[str, Any], unchanged: Iterable[str] = ()
+) -> Call[Written]:
+    tags = list(unchanged)
+    body = {"key": dict(key), "set": dict(changes), **({"if": tags} if tags else {})}
+    return Call("PATCH", _table(table), _written, to_json(body))
 
 
 def delete(table: str, key: Mapping[str, Any]) -> Call[Written]:

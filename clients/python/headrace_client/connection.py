@@ -83,16 +83,30 @@ class Connection:
         return self._session.token
 
     def execute(
-        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: str | None = None,
+        atomic: bool = False,
+        unchanged: Iterable[str] = (),
     ) -> Result:
-        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none."""
-        return calls.last(self.execute_all(sql, params, token=token, atomic=atomic))
+        """Run SQL and answer the last statement's result. ``atomic``: all statements are done, or none; so they are
+        with tags of answers in ``unchanged``, and none where one of these has other rows now: Conflict."""
+        return calls.last(self.execute_all(sql, params, token=token, atomic=atomic, unchanged=unchanged))
 
     def execute_all(
-        self, sql: str, params: Sequence[Any] = (), *, token: str | None = None, atomic: bool = False
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        token: str | None = None,
+        atomic: bool = False,
+        unchanged: Iterable[str] = (),
     ) -> list[Result]:
         """Run SQL and answer each statement's result."""
-        return self.send(calls.execute(sql, params, raw=self._session.raw, atomic=atomic), token)
+        call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
+        return self.send(call, token)
 
     def transaction(self, *, read_only: bool = False) -> TransactionConnection:
         """A transaction: ``with db.transaction() as t``. It is committed at the end of the block, and rolled
@@ -244,6 +258,10 @@ class View:
         """The rows for these parameters; a list is an IN list. ``key`` is for names that Python does not take."""
         return self._connection.send(calls.lookup(self.name, {**(key or {}), **parameters}), token)
 
+    def lookup_tagged(self, key: Key, *, token: str | None = None) -> tuple[list[Record], str]:
+        """The rows, and a tag of them: a write with it is done only while they are the same."""
+        return self._connection.send(calls.lookup_tagged(self.name, key), token)
+
     def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
         """The rows for each of many keys, in their order, in one request."""
         return self._connection.send(calls.lookup_many(self.name, keys), token)
@@ -303,9 +321,9 @@ class Table:
         """Forget a stream whose writer is done: its next number is 1."""
         self._connection.send(calls.forget_stream(self.name, stream))
 
-    def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
-        """Change columns of the rows whose columns equal ``key``."""
-        return self._connection.send(calls.update(self.name, key, set))
+    def update(self, key: Mapping[str, Any], set: Mapping[str, Any], *, unchanged: Iterable[str] = ()) -> Written:
+        """Change columns of the rows whose columns equal ``key``; with tags of answers, if these are the same still."""
+        return self._connection.send(calls.update(self.name, key, set, unchanged))
 
     def delete(self, key: Mapping[str, Any]) -> Written:
         """Delete the rows whose columns equal ``key``."""
