@@ -122,7 +122,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 7995),
-    "api": (39, 6730),
+    "api": (39, 6740),
     "controller": (94, 18200),
     "worker": (88, 17750),
     "migrations": (146, 29255),
