@@ -363,6 +363,8 @@ def _place_below(asked: Wide, inner: Relation) -> int | None:
         return None
     if any(is_same_value(slot, asked.slot) for slot in (*(c.slot for c in inner.carried), *late.slots)):
         return None
+    if asked.expression.position >= len(inner.outputs):
+        raise Unsupported("a parameter beside a column of another table than what comes to be when the answer is read")
     column = inner.outputs[asked.expression.position].expression
     if late.groups is not None and isinstance(column, Field):
         column = late.groups.group[column.position] if column.position < len(late.groups.group) else asked.expression
