@@ -125,7 +125,7 @@ HOUSE = {
     "api": (39, 6740),
     "controller": (94, 18200),
     "worker": (88, 17750),
-    "migrations": (146, 29255),
+    "migrations": (146, 29270),
     "domains": (107, 20850),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
