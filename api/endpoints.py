@@ -22,7 +22,7 @@ from headrace_client import tokens
 from api.doors.browsers import AllowedHosts
 from api.encoding import LONG_BODY, ROWS_TOGETHER, in_parts, loads, parse, serialize, sql_value
 from api.limits import Admission
-from api.lookups.etags import begun, check_unchanged, etag_of
+from api.lookups.etags import check_unchanged, etag_of, in_transaction
 from api.lookups.lookups import (
     CONSISTENT,
     ETAGS,
@@ -316,16 +316,13 @@ class Endpoints:
     async def _at_one_position(self, body: bytes, token: Clock | None, session: Caller) -> Typed:
         """In a transaction that only reads: its answers are of one position, or it is done again."""
         for attempt in count(1):
-            caller, own = begun(self._deployment, session)
             try:
-                asked = self._allowed(body, token or {}, caller)
-                return await self._lookups.many.finish(asked, token or {})
+                async with in_transaction(self._deployment, session) as (caller, own):
+                    asked = self._allowed(body, token or {}, caller)
+                    return await self._lookups.many.finish(asked, token or {})
             except Conflict:
                 if own is None or attempt == ATTEMPTS:
                     raise
-            finally:
-                if own is not None:
-                    await own.roll_back()
         raise AssertionError("it counts on for ever")
 
     def _allowed(self, body: bytes, token: Clock | None, session: Caller) -> LookupAnswers:
@@ -360,14 +357,10 @@ class Endpoints:
         self, asked: SqlRequest, params: Sequence[Any], session: Caller
     ) -> tuple[list[StatementResult], Clock]:
         """All of it or nothing, and nothing where one of the answers has other rows."""
-        caller, own = begun(self._deployment, session)
-        try:
+        async with in_transaction(self._deployment, session) as (caller, own):
             await check_unchanged(self._deployment, asked.unchanged, caller)
             results, _ = await self._deployment.execute(asked.sql, params, session=caller)
             return results, {} if own is None else (await own.commit())[1]
-        finally:
-            if own is not None:
-                await own.roll_back()
 
     async def _long_sql(self, body: bytes) -> SqlRequest:
         """Parsed beside."""
@@ -416,14 +409,10 @@ class Endpoints:
         asked = checked(UpdateRequest, parse(body))
         if not asked.unchanged:
             return _written(await self._deployment.update(table, asked.key, asked.set, session))
-        caller, own = begun(self._deployment, session)
-        try:
+        async with in_transaction(self._deployment, session) as (caller, own):
             await check_unchanged(self._deployment, asked.unchanged, caller)
             written = await self._deployment.update(table, asked.key, asked.set, caller)
             return _written(written if own is None else replace(written, clock=(await own.commit())[1]))
-        finally:
-            if own is not None:
-                await own.roll_back()
 
     async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         return _written(await self._deployment.delete(table, checked(DeleteRequest, parse(body)).key, session))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -47,13 +48,19 @@ def _named(tag: str) -> tuple[str, Any]:
     return view, key
 
 
-def begun(deployment: Deployment, caller: Caller) -> tuple[Caller, InSession | None]:
-    """The caller in a transaction, and the session of that, if it is none that the caller was in already."""
+@asynccontextmanager
+async def in_transaction(deployment: Deployment, caller: Caller) -> AsyncIterator[tuple[Caller, InSession | None]]:
+    """The caller in a transaction, and the session of that, if it is none that the caller was in already: what is not
+    committed of it at the end is rolled back."""
     if caller.transaction is not None:
-        return caller, None
+        yield caller, None
+        return
     own = deployment.sessions.alone(caller.account)
     own.begin()
-    return replace(caller, session=own), own
+    try:
+        yield replace(caller, session=own), own
+    finally:
+        await own.roll_back()
 
 
 async def check_unchanged(deployment: Deployment, tags: Sequence[str], caller: Caller) -> None:

@@ -20,7 +20,7 @@ import gc
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -59,7 +59,7 @@ class Ask:
     """The tables of each base shard."""
     elsewhere: dict[NodeIndex, tuple[int, ...]]
     """Nodes whose rows are made where the shards are, and by which of them."""
-    changes: dict[str, list[Delta]]
+    changes: Mapping[str, Sequence[Delta]]
     """Of tables, which count as done."""
 
 

@@ -105,9 +105,7 @@ class Evaluator:
         rows: Rows = []
         size = read = 0
         try:
-            self._connection.send(
-                Ask(question, tables, _elsewhere(cut), {name: list(some) for name, some in cut.changes.items()})
-            )
+            self._connection.send(Ask(question, tables, _elsewhere(cut), cut.changes))
             while True:
                 data = self._connection.recv_bytes()
                 match pickle.loads(data):
