@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -82,6 +83,7 @@ class KazooSession:
             auth_data=set(),  # Not None: ``allow`` adds to it.
         )
         self._borne: set[str] = set()
+        self._introducing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._connected = asyncio.Event()
         self._closed = False
@@ -104,7 +106,7 @@ class KazooSession:
                 self._borne.add(each)
                 self._client.auth_data.add(("digest", each))  # Sent with each new connection.
                 if self.connected:
-                    self._client.add_auth_async("digest", each)
+                    self._introducing = asyncio.create_task(self._introduce(each, self._introducing))
 
     async def start(self) -> None:
         """Raises AuthorityUnavailable, NotZooKeeper."""
@@ -202,22 +204,27 @@ class KazooSession:
         try:
             async with asyncio.timeout(self.timeout):
                 await self._connected.wait()
+                while self._introducing is not None and not self._introducing.done():
+                    await asyncio.wait([self._introducing])
         except TimeoutError:
             raise self._unavailable(False) from None
         if self._closed:
             raise self._unavailable(False)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._awaited.add(future)
         try:
-            begin().rawlink(lambda answer: self._hand_over(_settle, future, answer))
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await future
+                return await self._answered(begin())
         except TimeoutError:
             raise self._unavailable(changes) from None
         except KazooException as error:
             raise self._translated(error, path, changes) from error
-        finally:
-            self._awaited.discard(future)
+
+    async def _answered(self, asked: Any) -> Any:
+        """Of kazoo's own future, which is awaited until it ends, whoever leaves. Raises KazooException."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._awaited.add(future)
+        future.add_done_callback(self._awaited.discard)
+        asked.rawlink(lambda answer: self._hand_over(_settle, future, answer))
+        return await asyncio.shield(future)
 
     def _unavailable(self, maybe_done: bool) -> AuthorityUnavailable:
         what = "the connection broke" if maybe_done else "there is no connection"
@@ -244,6 +251,16 @@ class KazooSession:
                 return self._unavailable(changes)
             case _:
                 return AuthorityError(f'ZooKeeper at "{self.address}" answers "{type(error).__name__}" for "{path}"')
+
+    async def _introduce(self, bearer: str, earlier: asyncio.Task[None] | None) -> None:
+        """To the server of this connection, while nothing else is asked: ZooKeeper answers a name and password ahead of
+        what was asked before, and kazoo takes each answer for that to its oldest question."""
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        if self._awaited:
+            await asyncio.wait(self._awaited)
+        with suppress(KazooException):  # The connection broke, and the next one is told as it begins.
+            await self._answered(self._client.add_auth_async("digest", bearer))
 
     def _watch(self, watch: Watch | None) -> Callable[[object], None] | None:
         if watch is None:

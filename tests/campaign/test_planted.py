@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from domains.engine import control
 from domains.engine.lifecycle.expected import Expected, _KeyToCome
 from domains.engine.writing import foreign_keys, write
 from domains.engine.writing.write import TableChange
@@ -16,7 +17,6 @@ from domains.engine.writing.written import Assigning
 from domains.language import coercion
 from domains.store.memory_store import MemoryTable
 from domains.store.widening import Widening
-from migrations import change
 from migrations.query.expressions import documents
 from migrations.statements.definitions import modify
 from tests.campaign.cases import case_of, setting_of
@@ -65,7 +65,7 @@ PLANTED: dict[str, tuple[object, str, Any, int]] = {
         lambda self, _, at: self.constants[at - self.width],
         7,
     ),
-    "foreign keys keep the former name of what they name": (change, "following", lambda *_: [], 20),
+    "foreign keys keep the former name of what they name": (control, "following", lambda *_: [], 17),
     "CHANGE leaves the name": (modify, "_named", lambda schema, *_: schema, 8),
     "MODIFY leaves the values": (modify, "_holds", lambda *_: True, 109),
     "FIRST and AFTER are read over": (modify, "placed", lambda schema, *_: schema, 1),

@@ -258,3 +258,20 @@ async def test_one_server_of_three_is_killed(sized: Ensemble) -> None:
     assert await authority.read() == (b"3", 3)
     assert not election.lost.is_set()
     await authority.close()
+
+
+@needs_java
+async def test_a_name_and_password_that_come_while_others_ask(ensemble: Ensemble) -> None:
+    """ZooKeeper answers them ahead of what was asked before; kazoo takes answers in the order of the questions."""
+    authority = KazooAuthority(ensemble.address, "main")
+    await authority.start(create=True)
+    session = authority._session
+    await session.create("/counted", b"")
+    for number in range(20):
+        asked = [asyncio.ensure_future(session.set("/counted", b"", -1)) for _ in range(10)]
+        await asyncio.sleep(0)  # They are on their way.
+        session.allow([f"one:{number}"])
+        later = asyncio.ensure_future(session.get("/counted"))
+        assert [await each for each in asked] == list(range(number * 10 + 1, number * 10 + 11))
+        assert (await later).version >= number * 10
+    await authority.close()
