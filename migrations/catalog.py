@@ -226,7 +226,9 @@ def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = No
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches((like or name).lower(), list(by_lower), n=1, cutoff=0.6)
     hint = f'did you mean "{by_lower[near[0]]}"?' if near else None
-    return UnknownName(f'unknown {what} "{name}"', hint=hint)
+    error = UnknownName(f'unknown {what} "{name}"', hint=hint)
+    error.what = what
+    return error
 
 
 def names_read(relation: exp.Expr, but: Collection[exp.Expr] = ()) -> frozenset[str]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from domains.errors import BadRequest, Forbidden, Unauthenticated
 from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
+from migrations.statements.session_values import NO_SESSION, SessionValues
 
 ASK = "send a key (Authorization: Bearer) or a name and password (Basic); headrace admin NAME makes an administrator"
 
@@ -74,6 +75,9 @@ class Caller:
     """The statements that this one is among, where the request says so."""
     claimed: bool = False
     """The request itself said who it is for, and be it nobody: so policies apply, whatever the rights."""
+    values: SessionValues = field(default=NO_SESSION, compare=False, repr=False)
+    """What its statements ask of the session: ``@@variables``, DATABASE() and the like. A door that has sessions gives
+    its own."""
 
     @property
     def transaction(self) -> Any:

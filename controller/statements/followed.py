@@ -73,7 +73,7 @@ class FollowedSelects:
         if len(statements) != 1 or not statements[0].reads or statements[0].parsed.account is not None:
             raise BadRequest("what is followed is one SELECT", hint="send each as a subscription of its own")
         (prepared,) = statements
-        statement = await self._statements.interpreted(prepared, params)
+        statement = await self._statements.interpreted(prepared, params, caller)
         if not isinstance(statement, SelectStatement):
             raise Unsupported("to follow what reads no table", hint="follow a SELECT with FROM")
         if never := never_kept(statement):

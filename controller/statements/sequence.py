@@ -44,6 +44,7 @@ from migrations.statements.definitions.written import definition_text, policy_ro
 from migrations.statements.dml import resolve
 from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
+from migrations.statements.session_values import may_ask_session
 from migrations.statements.show import session as session_setting
 from migrations.statements.statement import (
     ChosenWrite,
@@ -142,7 +143,7 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         budget = self._deployment.budget
         reads = _READS.match(sql) is not None
-        if self.texts.is_long(sql) and not atomic:
+        if self.texts.is_long(sql) and not atomic and not may_ask_session(sql):
             clock = dict(token or {})
             done = await self._deployment.made_anew(partial(self._alone, sql, clock, session, values=not params))
             if done is None and len(sql) > VERY_LONG:
@@ -269,7 +270,7 @@ class Statements:
                 return alone
         if prepared.fills:
             return await self._make_of_select(prepared.parsed, params, clock, session)
-        statement = await self.interpreted(prepared, params)
+        statement = await self.interpreted(prepared, params, session)
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock, session)
@@ -351,14 +352,15 @@ class Statements:
                     raise
             await asyncio.sleep(0)
 
-    async def interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
+    async def interpreted(self, prepared: PreparedStatement, params: Sequence[Any], session: Caller) -> Statement:
         catalog, now = self._deployment.state.catalog, self._deployment.now()
+        asker = session.values.under(session.account)
         if prepared.draws:
             prepared = PreparedStatement(with_draws(prepared.parsed, drawing_start))
         quick = prepared.is_bound_quickly(catalog) or len(prepared.parsed.sql) <= SHORT_TEXT
         if (quick and len(params) <= FEW_PARAMETERS) or not self.texts.has_thread:
-            return prepared.interpret(catalog, params, now)
-        statement = await self.texts.aside(lambda: prepared.interpret(catalog, params, now))
+            return prepared.interpret(catalog, params, now, asker)
+        statement = await self.texts.aside(lambda: prepared.interpret(catalog, params, now, asker))
         reads = statement.target if isinstance(statement, Explain) else statement
         if self._deployment.state.catalog is not catalog and not isinstance(reads, SelectStatement):
             # What it writes would go with the version of a table that it was not made for.
@@ -385,7 +387,7 @@ class Statements:
             select = PreparedStatement(asked(value, variables))
             given = params[at : at + select.parameters]
             at += select.parameters
-            statement = await self.interpreted(select, given)
+            statement = await self.interpreted(select, given, session)
             if isinstance(statement, ConstantSelect):
                 rows = list(statement.rows)
             else:

@@ -15,6 +15,7 @@ from migrations.parse.grammar import KNOWN, refuse_unknown
 from migrations.parse.policies import PolicyText, policy_statement, refuse_claims
 from migrations.parse.respelling import (
     SPELLED,
+    with_executed_comments,
     with_interval_calls,
     with_plain_values,
     with_selects_of_rows,
@@ -100,6 +101,10 @@ def parse(sql: str) -> list[Parsed]:
         raise LimitExceeded(f"SQL text of {len(sql)} characters is longer than the limit of {MAXIMUM_TEXT}")
     if "\0" in sql:
         raise _syntax_error(sql, sql.index("\0"), "unexpected NUL character")
+    if "/*!" in sql or "/*H!" in sql:
+        sql, unclosed = with_executed_comments(sql)
+        if unclosed >= 0:
+            raise _syntax_error(sql, unclosed, "comment is not closed")
     try:
         tokens = DIALECT.tokenize(sql)
     except TokenError as error:
@@ -286,12 +291,8 @@ _FOREIGN = ("==", "|>", "ISNULL", "NOTNULL")
 
 
 def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
-    """Texts that leave no trace in the tree: spellings of other dialects, and comments that MySQL executes."""
+    """Texts that leave no trace in the tree: spellings of other dialects."""
     for at, token in enumerate(tokens):
-        if token.comments and "/*!" in sql and any(comment.startswith("!") for comment in token.comments):
-            raise Unsupported(
-                "a comment that is executed (/*! … */)", hint="write it without the comment, or leave it out"
-            )
         if token.token_type not in SPELLED and token.text.upper() in _FOREIGN:
             called = at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
             if not called:

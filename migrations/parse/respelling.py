@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import re
+
 from migrations.parse.syntax import DIALECT, Token, TokenType, exp
 
 SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
+
+_NEWEST = 80_099
+"""Comments for this version of MySQL, the last of its 8.0, and older ones are executed."""
+_SPELLED_OR_COMMENT = re.compile(
+    r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|`[^`]*`?|--(?=\s|$)[^\n]*|\#[^\n]*
+    |(?P<opens>/\*(?:!(?P<version>\d{5,6})?|H!))|(?P<closes>\*/)|/\*.*?(?:\*/|\Z)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def with_executed_comments(sql: str) -> tuple[str, int]:
+    """The text with what MySQL executes of its comments, ``/*!40101 SET NAMES utf8 */``, in their place, and without
+    those for versions that are newer; and where one begins that does not end, or -1. What is ours alone stands in
+    ``/*H! … */``, which is a comment to all others. All else keeps its place in the text."""
+    parts: list[str] = []
+    at, open_at = 0, -1
+    for found in _SPELLED_OR_COMMENT.finditer(sql):
+        if found["opens"] and open_at < 0:
+            open_at = found.start()
+            left_out = int(found["version"] or 0) > _NEWEST
+            parts += [sql[at:open_at], " " * len(found[0])]
+            at = found.end()
+        elif found["closes"] and open_at >= 0:
+            inside = sql[at : found.start()]
+            parts += [_blank(inside) if left_out else inside, "  "]
+            at, open_at = found.end(), -1
+    return "".join([*parts, sql[at:]]), open_at
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if character == "\n" else " " for character in text)
+
 
 _PRIORITIES = {
     "INSERT": ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED"),

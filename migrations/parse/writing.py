@@ -409,7 +409,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[exp.Expr], str]] = {
     exp.Star: lambda node: "*",
     exp.Var: lambda node: str(node.this),
     exp.Parameter: lambda node: f"@{_text(node.this)}",
-    exp.SessionParameter: lambda node: f"@@{_text(node.this)}",
+    exp.SessionParameter: lambda node: "@@" + ".".join([*filter(None, [node.args.get("kind")]), _text(node.this)]),
     exp.Null: lambda node: "NULL",
     exp.Boolean: lambda node: "TRUE" if node.this else "FALSE",
     exp.Placeholder: lambda node: f":{node.this}" if node.this else "?",

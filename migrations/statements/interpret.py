@@ -25,6 +25,7 @@ from migrations.statements.constants import (
 )
 from migrations.statements.definitions import alter, ddl
 from migrations.statements.policies import defining
+from migrations.statements.session_values import NO_SESSION, SessionValues, with_session_values
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
 from migrations.statements.subqueries import literal_node
 
@@ -48,8 +49,10 @@ def split(sql: str) -> list[Parsed]:
     return statements
 
 
-def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
-    """The meaning of one statement, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
+def interpret_one(
+    parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str, session: SessionValues = NO_SESSION
+) -> Statement:
+    """The meaning of one statement, given the values of its ``?``, the time (``2026-01-31 08:00:00``) and who asks.
 
     A definition (CREATE, ALTER, DROP) takes no values, and of the time what the recipe has, or "".
 
@@ -58,6 +61,8 @@ def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: 
     node = parsed.expression
     if isinstance(node, (exp.Create, exp.Alter, exp.Drop)):
         return _definition(parsed, catalog, now)
+    parsed = with_session_values(parsed, session)
+    node = parsed.expression
     arguments = check_params(parsed, params)
     if isinstance(node, (exp.Insert, exp.Update, exp.Delete)):
         return dml.write(parsed, catalog, scalars(arguments), now)

@@ -86,7 +86,9 @@ def column_position(schema: TableSchema, name: str, node: exp.Expr | None = None
 def located(error: UnknownName, node: exp.Expr | None) -> UnknownName:
     """The error with the line and column of the name."""
     line, column = place(node) if node is not None else (None, None)
-    return UnknownName(error.message, hint=error.hint, line=line, column=column)
+    found = UnknownName(error.message, hint=error.hint, line=line, column=column)
+    found.what = error.what
+    return found
 
 
 def known_table(catalog: Catalog, node: exp.Expr) -> TableSchema:

@@ -38,6 +38,7 @@ from migrations.statements.constants import (
 from migrations.statements.dml import access
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
+from migrations.statements.session_values import NO_SESSION, SessionValues
 from migrations.statements.statement import Statement, WriteStatement
 from migrations.statements.stored import RowMaker, row_maker, stamps
 from migrations.statements.user_variables import reads_variables
@@ -228,13 +229,15 @@ class PreparedStatement:
         """Whether it begins a transaction where none is open and autocommit is off."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
-    def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
+    def interpret(
+        self, catalog: Catalog, params: Sequence[Any], now: str, session: SessionValues = NO_SESSION
+    ) -> Statement:
         """The meaning of the statement; see ``interpret_one``."""
         template = self._template
         if template is not None and self._holds(template, catalog):
             arguments = tuple([parameter(value, number) for number, value in enumerate(params, 1)])
             return WriteStatement(template.bind(scalars(arguments), now))
-        statement = interpret_one(self.parsed, catalog, params, now)
+        statement = interpret_one(self.parsed, catalog, params, now, session)
         if self.is_write and isinstance(statement, WriteStatement):
             schema = catalog.tables[statement.operation.table.lower()]
             self._template = template_of(self.parsed.expression, schema, statement.operation)

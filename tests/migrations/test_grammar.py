@@ -58,7 +58,6 @@ REFUSED = {
     "SELECT made + INTERVAL '1 day' FROM stories": "unit",
     "SELECT made AT TIME ZONE 'UTC' FROM stories": "ZONE",
     "SELECT CAST(title AS DATE FORMAT 'YYYY') FROM stories": "STR_TO_DATE",
-    "SELECT 1 /*! + 1 */": "executed",
     "INSERT OVERWRITE INTO votes VALUES (1, 2)": "OVERWRITE",
     "INSERT INTO votes BY NAME SELECT 1 AS a, id AS b FROM stories": "BY NAME",
     "INSERT INTO votes VALUES (1, 2) ON DUPLICATE KEY UPDATE user = 2 WHERE user = 3": "WHERE",

@@ -89,6 +89,8 @@ class SqlSyntaxError(SqlError):
 
 class UnknownName(SqlError):
     code = "unknown_name"
+    what = ""
+    """What there is none of under this name: ``table``, ``table or view``, ``database``, ``column`` …"""
 
 
 class Unsupported(HeadraceError):

@@ -113,7 +113,9 @@ class Scope:
         else:
             names = (bound.name for bound in self.bounds if not column.table or _same(bound.table, column.table))
             error = unknown("column", _written(column), names, like=column.name)
-        return UnknownName(error.message, hint=error.hint, line=line, column=at)
+        found = UnknownName(error.message, hint=error.hint, line=line, column=at)
+        found.what = "column"
+        return found
 
 
 def _same(one: str, other: str) -> bool:
