@@ -130,7 +130,7 @@ HOUSE = {
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13400),
-    "clients": (10, 2430),
+    "clients": (10, 2455),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -10,6 +10,7 @@ const SHORT_STREAMS = 3 // So many in a row, and this polls instead.
 const REQUESTS = 5 // So many in a row by which nothing moved, and the next ones wait.
 const FIRST_WAIT = 500
 const LONGEST_WAIT = 30_000
+const SOON = 30 // ms in which a write mostly shows; then the server is asked whether it is here without a change.
 const ROLL_CALL = 60_000 // Tabs that close say nothing: the leader asks who is there.
 
 export class HeadraceError extends Error {
@@ -79,15 +80,11 @@ export class Live {
     return new Promise((resolve, reject) => {
       const waiting = { clock: decode(token), resolve, reject }
       if (this.#reflects(waiting.clock)) return resolve()
-      const late = () => this.#settled(waiting) && reject(new HeadraceError(`${timeout} ms`))
-      waiting.timer = setTimeout(late, timeout)
       this.#reaching.add(waiting)
+      const signal = AbortSignal.timeout(timeout)
+      signal.onabort = () => this.#reaching.delete(waiting) && reject(new HeadraceError(`${timeout} ms`))
+      setTimeout(() => this.#reaching.has(waiting) && this.#feed.ask(this, {}, signal, token).catch(() => {}), SOON)
     })
-  }
-
-  #settled(waiting) {
-    clearTimeout(waiting.timer)
-    return this.#reaching.delete(waiting)
   }
 
   #reflects(clock) {
@@ -104,14 +101,14 @@ export class Live {
     if (this.now.state !== "live") this.show({ state: "live", error: undefined })
     this.#feed.told(this, { messages, from, offset, clock })
     for (const waiting of this.#reaching)
-      if (this.#reflects(waiting.clock)) this.#settled(waiting) && waiting.resolve()
+      if (this.#reflects(waiting.clock)) this.#reaching.delete(waiting) && waiting.resolve()
   }
 
   fail(error) {
     this.#feed.answers.delete(this.name)
     this.#feed.told(this, { error })
     this.show({ state: "failed", error })
-    for (const waiting of this.#reaching) this.#settled(waiting) && waiting.reject(error)
+    for (const { reject } of this.#reaching) reject(error)
   }
 
   whole() {
@@ -234,11 +231,11 @@ class Feed {
     for (const answer of this.answers.values()) answer.tabs.delete(tab)
     for (const { view, params, offset } of want) {
       const name = nameOf(view, params)
-      if (!this.answers.has(name)) {
-        this.answers.set(name, new Live(this, view, params))
+      let answer = this.answers.get(name)
+      if (!answer) {
+        this.answers.set(name, (answer = new Live(this, view, params)))
         this.changed()
       }
-      const answer = this.answers.get(name)
       answer.tabs.add(tab)
       if (answer.offset && answer.offset !== offset) this.#channel.postMessage({ name, ...answer.whole() })
     }
@@ -257,10 +254,9 @@ class Feed {
   async #run(signal) {
     for (let requests = 0, short = 0, wait = FIRST_WAIT; !signal.aborted; ) {
       const own = new AbortController()
-      let again = false
+      let again
       this.#cut = () => ((again = true), own.abort())
-      const stop = () => own.abort()
-      signal.addEventListener("abort", stop, { signal: own.signal })
+      signal.onabort = () => own.abort()
       const begun = Date.now()
       const streams = !this.#polls
       let pause = 0
@@ -291,10 +287,10 @@ class Feed {
     if (error.status === 401 && !requests) return 0 // A key that is renewed.
     if (!isFinal(error)) {
       for (const each of answers) each.show({ state: "waiting", error })
-      return 1000 * (error.retryAfter || 0) || wait
+      return 1000 * error.retryAfter || wait
     }
     // It may be about one of them, for which the others are not to suffer.
-    for (const each of answers) await this.#ask(each, "", signal).catch((own) => isFinal(own) && each.fail(own))
+    for (const each of answers) await this.ask(each, {}, signal).catch((own) => isFinal(own) && each.fail(own))
     return 0
   }
 
@@ -302,29 +298,32 @@ class Feed {
     const credential = await this.key()
     const headers = { ...init?.headers, ...(credential !== undefined && { authorization: `Bearer ${credential}` }) }
     const response = await (0, this.fetch)(this.base + path, { ...init, headers, signal, cache: "no-store" })
-    this.#opened = response.ok
-    if (response.ok) return response
+    if ((this.#opened = response.ok)) return response
     const { error } = await response.json().catch(() => ({}))
-    const after = Number(response.headers.get("retry-after")) || 0
+    const after = Number(response.headers.get("retry-after"))
     throw new HeadraceError(error?.message ?? response.statusText, response.status, error?.code, after)
   }
 
   async #pollAll(signal) {
     const answers = [...this.answers.values()]
-    const way = answers.length === 1 && answers[0].offset ? "long-poll" : ""
-    await Promise.all(answers.map((each) => this.#ask(each, way, signal)))
+    const way = answers.length === 1 && answers[0].offset && { live: "long-poll" }
+    await Promise.all(answers.map((each) => this.ask(each, way, signal)))
     return way ? 0 : SHORT // A single one waits at the server.
   }
 
-  async #ask(answer, live, signal) {
-    const query = new URLSearchParams({ offset: answer.offset ?? "-1", ...(live && { live }) })
-    for (const [name, value] of Object.entries(answer.params)) for (const each of [value].flat()) query.append(name, each)
+  /** With a token only for the effect: all who follow the answer are told of its place as soon as that is reached. */
+  async ask(answer, live, signal, token) {
+    const { view, params, offset = "-1" } = answer
+    const query = new URLSearchParams({ offset: token ? "now" : offset, ...live })
+    for (const [name, value] of Object.entries(params)) for (const each of [value].flat()) query.append(name, each)
+    const path = `/v1/views/${encodeURIComponent(view)}/live?${query}`
     try {
-      const response = await this.#request(`/v1/views/${encodeURIComponent(answer.view)}/live?${query}`, signal)
+      const response = await this.#request(path, signal, token && { headers: { "headrace-token": token } })
+      if (token) return
       const messages = response.status === 204 ? [] : await response.json()
-      const header = (name) => response.headers.get(name)
+      const { headers } = response
       this.#heard ||= messages.length
-      answer.step(messages, header("stream-next-offset"), decode(header("headrace-token")))
+      answer.step(messages, headers.get("stream-next-offset"), decode(headers.get("headrace-token")))
     } catch (error) {
       if (error.status !== 410) throw error
       answer.offset = undefined
@@ -367,7 +366,7 @@ class Feed {
 
 /** The positions in a token: `h1.` and JSON in URL-safe base64. */
 function decode(token) {
-  if (token === null) return undefined
+  if (token === null) return
   try {
     const binary = atob(token.slice(3).replace(/-/g, "+").replace(/_/g, "/"))
     return JSON.parse(new TextDecoder().decode(Uint8Array.from(binary, (each) => each.charCodeAt(0))))
@@ -379,5 +378,5 @@ function decode(token) {
 const sleep = (ms, signal) =>
   new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms)
-    signal.addEventListener("abort", () => (clearTimeout(timer), reject()), { once: true })
+    signal.addEventListener("abort", () => (clearTimeout(timer), reject()))
   })

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace_client import tokens
+from headrace_client import connect, connect_async, tokens
+from served_bytes import WITHIN, listening
 from test_rights import ANN, Served, account, bearer, closed, served  # noqa: F401
 
 from api.app import create_app
@@ -208,6 +209,33 @@ async def test_a_place_is_told_though_nothing_changes_here(site: Site, monkeypat
     resumed = await get(site.app, f"/v1/views/ByAuthor/live?author=7&offset={moved['streamNextOffset']}")
     assert (resumed.status, resumed.json) == (200, [])
     await stream.close()
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+async def test_a_client_is_told_soon_of_a_write_that_changed_nothing_here(
+    site: Site, monkeypatch: pytest.MonkeyPatch, blocks: bool
+) -> None:
+    """And not with the next progress, of which there is none."""
+    monkeypatch.setattr(live_views, "PROGRESS_SECONDS", 3600.0)
+    async with listening(site.app) as server:
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        token = await site.write("INSERT INTO stories VALUES (1, 7, 'one')")
+
+        async def awaited() -> int:
+            async with connect_async(url) as db, db.view("ByAuthor").live_rows(author=7) as rows:
+                await rows.reached(token)
+                elsewhere = await db.table("stories").insert([{"id": 2, "author": 8, "title": "elsewhere"}])
+                await rows.reached(elsewhere.token)
+                return len(rows)
+
+        def blocked() -> int:
+            with connect(url) as db, db.view("ByAuthor").live_rows(author=7) as rows:
+                rows.reached(token)
+                rows.reached(db.table("stories").insert([{"id": 2, "author": 8, "title": "elsewhere"}]).token)
+                return len(rows)
+
+        async with asyncio.timeout(WITHIN):
+            assert await (asyncio.to_thread(blocked) if blocks else awaited()) == 1
 
 
 async def test_a_head_is_answered_at_once(site: Site) -> None:

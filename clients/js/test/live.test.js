@@ -143,6 +143,25 @@ test("reached: by the offset alone, and what is reached already at once", async 
   await live.reached("h1." + Buffer.from('{"other":5}').toString("base64url"))
 })
 
+test("reached: the server is asked where a write has not shown soon, and tells it to all", async () => {
+  await follow()
+  const wanted = server.token(2)
+  server.before = (request) => {
+    if (request.headers["headrace-token"] === wanted) server.step([])
+    return false
+  }
+  await live.reached(wanted, 5_000)
+  const { offset, path, query } = server.requests.at(-1)
+  assert.deepEqual([offset, path, query.get("id")], ["now", "/v1/views/v/live", "7"])
+  assert.equal(server.requests.length, 2)
+  server.before = (request, response) => request.headers["headrace-token"] && refuse(response, 503)
+  const waiting = live.reached(server.token(3))
+  await until(() => server.requests.length === 3)
+  server.step([])
+  await waiting
+  assert.equal(live.now.state, "live", "a question that is refused is the stream's to mend")
+})
+
 test("a refusal fails it, with the server's code, and whoever waits", async () => {
   await follow()
   const waiting = live.reached(server.token(9))

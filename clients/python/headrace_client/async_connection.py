@@ -198,11 +198,11 @@ class AsyncConnection:
         return self._session.raw
 
     @asynccontextmanager
-    async def streamed(self, path: str) -> AsyncIterator[httpx.Response]:
+    async def streamed(self, path: str, token: str = "") -> AsyncIterator[httpx.Response]:
         """An answer that is read while it comes, however long that takes."""
         timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
         with self._session.translated():
-            async with self._http.stream("GET", path, headers=self._session.authorization(), timeout=timeout) as answer:
+            async with self._http.stream("GET", path, headers=self._session.reading(token), timeout=timeout) as answer:
                 yield answer
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:

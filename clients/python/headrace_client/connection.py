@@ -187,10 +187,10 @@ class Connection:
     def raw(self) -> bool:
         return self._session.raw
 
-    def fetch(self, path: str) -> tuple[int, Mapping[str, str], bytes]:
+    def fetch(self, path: str, token: str = "") -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of an answer that is no value by itself."""
         with self._session.translated():
-            response = self._http.get(path, headers=self._session.authorization())
+            response = self._http.get(path, headers=self._session.reading(token))
         return response.status_code, response.headers, response.content
 
     def lines(self, path: str) -> Iterator[bytes]:

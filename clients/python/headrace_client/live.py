@@ -17,7 +17,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 from urllib.parse import quote, urlencode
@@ -32,6 +32,8 @@ from headrace_client.tokens import Clock, Token
 AT_ONCE = 5
 """Requests at one offset that follow each other at once. With more, something is wrong that a pause may mend."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+SOON = 0.03
+"""Seconds in which a write mostly shows; then the server is asked whether it is here without a change."""
 PASSING = (ConnectionFailed, Unavailable, Overloaded)
 """What is tried again; anything else is raised."""
 NEXT, TOKEN = "stream-next-offset", "headrace-token"
@@ -74,10 +76,15 @@ class FoldedRows:
 
     def path(self, way: str) -> str:
         """The next request: all of it at first, then what follows."""
-        if not self.offset:
-            return self._path
+        return self._at(f"{quote(self.offset)}&live={way}") if self.offset else self._path
+
+    def path_of_now(self) -> str:
+        """Where it is, without its rows."""
+        return self._at("now")
+
+    def _at(self, offset: str) -> str:
         join = "" if self._path.endswith("?") else "&"
-        return f"{self._path}{join}offset={quote(self.offset)}&live={way}"
+        return f"{self._path}{join}offset={offset}"
 
     def pause(self) -> float:
         """Before the next request. It counts as one."""
@@ -143,7 +150,7 @@ class Fetching(Protocol):
     @property
     def raw(self) -> bool: ...
 
-    def fetch(self, path: str) -> tuple[int, Mapping[str, str], bytes]: ...
+    def fetch(self, path: str, token: str = "") -> tuple[int, Mapping[str, str], bytes]: ...
 
 
 class Streaming(Protocol):
@@ -152,7 +159,7 @@ class Streaming(Protocol):
     @property
     def raw(self) -> bool: ...
 
-    def streamed(self, path: str) -> AbstractAsyncContextManager[httpx.Response]: ...
+    def streamed(self, path: str, token: str = "") -> AbstractAsyncContextManager[httpx.Response]: ...
 
 
 class LiveChanges:
@@ -172,12 +179,17 @@ class LiveChanges:
 
     def steps(self) -> Iterator[list[Change]]:
         """The changes of each step together; an empty list where no row has changed."""
+        while True:
+            yield self.step()
+
+    def step(self, token: str = "") -> list[Change]:
+        """The next one. With a token it does not wait for a change, but until the answer reflects that."""
         folded = self._folded
         while True:
             if pause := folded.pause():
                 time.sleep(pause)
             try:
-                status, headers, body = self._connection.fetch(folded.path("long-poll"))
+                status, headers, body = self._connection.fetch(folded.path("long-poll"), token)
                 if status >= 400:
                     calls.read_answer(calls.show(""), status, body)
             except HeadraceError as error:
@@ -186,7 +198,7 @@ class LiveChanges:
             if not folded.offset:
                 folded.heard(headers)
             messages = json.loads(body) if body else []
-            yield folded.take(messages, headers[NEXT], headers[TOKEN])
+            return folded.take(messages, headers[NEXT], headers[TOKEN])
 
 
 class AsyncLiveChanges:
@@ -237,6 +249,14 @@ class AsyncLiveChanges:
                         return
                     yield folded.take(messages, control["streamNextOffset"], control["token"])
                     messages = []
+
+    async def ask_for(self, token: str) -> None:
+        """Have the server tell all who follow the answer as soon as it reflects a write. Where that changed nothing
+        there, it is else said seconds later. A failure is the stream's to mend."""
+        await asyncio.sleep(SOON)
+        with suppress(ConnectionFailed):
+            async with self._connection.streamed(self._folded.path_of_now(), token) as response:
+                await response.aread()
 
 
 class HeldRows(Sequence[Record]):
@@ -294,8 +314,15 @@ class LiveRows(HeldRows):
     async def reached(self, token: str) -> None:
         """Until they reflect a write, whether or not it changed any of them. Raises what has ended them."""
         wanted = tokens.decode(token)
-        while not self._reflects(wanted):
-            await self._next()
+        if self._reflects(wanted):
+            return
+        asking = asyncio.create_task(self._changes.ask_for(token))
+        try:
+            while not self._reflects(wanted):
+                await self._next()
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
 
     async def _next(self) -> None:
         self._moved.clear()
@@ -319,7 +346,7 @@ class BlockingLiveRows(HeldRows):
 
     def __init__(self, changes: LiveChanges) -> None:
         super().__init__(changes._folded)
-        self._steps = changes.steps()
+        self._changes = changes
 
     def __enter__(self) -> BlockingLiveRows:
         """With the rows of now."""
@@ -339,8 +366,8 @@ class BlockingLiveRows(HeldRows):
         """Waits until they reflect a write, whether or not it changed any of them."""
         wanted = tokens.decode(token)
         while not self._reflects(wanted):
-            self._next()
+            self._next(token)
 
-    def _next(self) -> None:
-        next(self._steps)
+    def _next(self, token: str = "") -> None:
+        self._changes.step(token)
         self._rows = self._folded.rows

@@ -71,6 +71,10 @@ class Session:
     def authorization(self) -> dict[str, str]:
         return self._claims if self.proof is None else {"Authorization": self.proof, **self._claims}
 
+    def reading(self, token: str) -> dict[str, str]:
+        """Of an answer that is to reflect just this, where there is one."""
+        return {**self.authorization(), "Headrace-Token": token} if token else self.authorization()
+
     def _both(self, token: str | None) -> str | None:
         """The one that a call was given, and what is remembered."""
         remembered = self.token
