@@ -334,6 +334,7 @@ def _above(block: SelectBlock, inner: Relation) -> Relation:
     What compares a column of it with a parameter is a key nevertheless, where the answer has that column of its rows.
     """
     first, *stages = [*block.closed, block.stage]
+    first.merge_parameters()
     places = [_place_below(each, inner) for each in first.carried]
     keys = tuple(Carried(at, c.slot) for c, at in zip(first.carried, places, strict=True) if at is not None)
     others = [c for c, at in zip(first.carried, places, strict=True) if at is None]

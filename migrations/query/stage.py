@@ -387,12 +387,16 @@ def _is_same(one: Wide, other: Wide) -> bool:
     return one.slot.outer == other.slot.outer and are_alike(one.expression.type, other.expression.type)
 
 
-def check_alike(name: str, one: SqlType, other: SqlType) -> None:
-    """:raises Unsupported: one value would be taken for two: '07' is a text, and 7."""
-    if not are_alike(one, other):
+def check_alike(kept: Slot, own: SqlType, other: Slot, type: SqlType) -> None:
+    """:raises Unsupported: one value would be taken for two ('07' is a text, and 7), or a list for a value."""
+    if not are_alike(own, type):
         raise Unsupported(
-            f'the parameter "{name}" compared with columns of the types {one} and {other}',
+            f'the parameter "{other.name}" compared with columns of the types {own} and {type}',
             hint="give each its own parameter, or CAST one of the columns",
+        )
+    if kept.kind is ParameterKind.IN and other.kind is not ParameterKind.IN:
+        raise Unsupported(
+            f'the parameter "{other.name}" as a list and as a value', hint="give each comparison a parameter of its own"
         )
 
 
@@ -401,7 +405,7 @@ def _makes_equal(one: Wide, other: Wide) -> bool:
 
     :raises Unsupported: they do not compare alike: '07' and 7 both equal 7, and not each other.
     """
-    check_alike(one.slot.name, other.expression.type, one.expression.type)
+    check_alike(other.slot, other.expression.type, one.slot, one.expression.type)
     return one.slot.kind is ParameterKind.EQUAL and other.slot.kind is ParameterKind.EQUAL
 
 

@@ -21,6 +21,8 @@ CATALOG = catalog()
 UNSUPPORTED = {
     "SELECT id FROM stories WHERE id = :x OR title = :x": "columns of the types",
     "SELECT id FROM stories WHERE id = :x AND (score > 1 OR title = :x)": "columns of the types",
+    "SELECT id FROM stories WHERE author IN (:x) AND id > :x": "as a list and as a value",
+    "SELECT id FROM stories WHERE author IN (:x) AND (id > :x OR id < 3)": "as a list and as a value",
     "SELECT n FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ?": "a parameter on the result",
     "SELECT n FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x WHERE n > ? OR n = 1": "on the result",
     "SELECT n + ? FROM (SELECT COUNT(*) AS n FROM stories WHERE author = ?) x": "a parameter beside the result",

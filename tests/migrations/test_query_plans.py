@@ -94,6 +94,16 @@ def test_parameters_are_named_after_their_columns() -> None:
     assert len(reader.seek) == 1  # The second range is applied when the rows are read.
 
 
+def test_a_name_that_is_compared_twice_is_one_parameter() -> None:
+    of_late_groups = (
+        "SELECT x.n FROM (SELECT boss, author, COUNT(*) AS n FROM users JOIN stories ON author = users.id "
+        "WHERE score > :i GROUP BY boss, author) x WHERE "
+    )
+    for condition in ("x.boss = :b AND x.n = :b", "x.boss = :b AND x.author = :b", "x.boss BETWEEN :b AND :b"):
+        view, _ = reader_of(of_late_groups + condition)
+        assert {parameter.name for parameter in view.parameters} == {"i", "b"}, condition
+
+
 def test_an_in_list_is_one_parameter() -> None:
     view, reader = reader_of("SELECT title FROM stories WHERE author IN (?) AND id = ?")
     assert [(p.name, p.kind) for p in view.parameters] == [("author", ParameterKind.IN), ("id", ParameterKind.EQUAL)]

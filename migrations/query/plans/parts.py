@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from domains.errors import Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.types import BIGINT, Column
@@ -104,13 +103,6 @@ def kept_part(relation: Relation) -> KeptPart:
 def beside_each_other(parts: Sequence[KeptPart]) -> list[KeptPart]:
     """The parts over the rows of all, each of which says whose it is. What all compare with the same parameter stays a
     key, of the first one; what else each asks is asked of its own rows."""
-    for part in parts:
-        named = [slot.key for slot in (*part.slots, *(slot for _, slot in part.placed)) if slot.named]
-        if len(named) > len(set(named)):  # Of two comparisons with one value, one would be left out.
-            raise Unsupported(
-                "a parameter that is compared twice, beside a subquery that is asked first",
-                hint="give each comparison a parameter of its own",
-            )
     alike = _compared_alike(parts)
     titles = ["part", *(parts[0].placed[places[0]][1].name for places in alike)]
     titles += [column.name for part in parts for column in part.plan.columns]
@@ -191,7 +183,7 @@ def keys_and_conditions(
         if same is None:
             slots.append(PlacedParameter(slot, None))
         else:
-            check_alike(slot.name, slots[same].slot.type, slot.type)
+            check_alike(slots[same].slot, slots[same].slot.type, slot, slot.type)
             marks = tuple(sorted({*slots[same].slot.marks, *slot.marks}))
             slots[same] = replace(slots[same], slot=replace(slots[same].slot, marks=marks))
     return slots, conditions

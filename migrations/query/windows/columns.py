@@ -80,9 +80,11 @@ def _know(
 def _is_late(block: SelectBlock, meanings: dict[exp.Window, WindowMeaning]) -> bool:
     """Whether it is known only when the answer is read which rows a window has, or what it makes of them."""
     stage = block.stage
-    if block.merged is not None or block.inner is not None or stage.late or stage.matches:
+    if block.merged is not None or block.inner is not None:
         return True
-    stage.merge_parameters()
+    stage.merge_parameters()  # Of two comparisons with one value, one is late from here on.
+    if stage.late or stage.matches:
+        return True
     asked = any(has_parameter(e) for m in meanings.values() for e in m.operands())
     return asked or any(
         carried.slot.kind in SEVERAL and not all(carried.expression in m.partition for m in meanings.values())
