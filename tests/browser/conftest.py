@@ -6,9 +6,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.told_process import ROOT, ToldProcess
@@ -87,6 +89,13 @@ def watched(browser: Browser, url: str, picture: Picture, allowed: tuple[str, ..
     picture(opened, "at the end")
     context.close()
     assert [each for each in wrong if not each.startswith(allowed or ("\0",))] == []
+
+
+def check_accessible(page: Page, rules: tuple[str, ...] = ()) -> None:
+    """By axe: all that it knows, or some rules. Only violations are described, which takes less time."""
+    options: dict[str, Any] = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = Axe().run(page, options=options)
+    assert found.violations_count == 0, f"{page.url}: {found.generate_report()}"
 
 
 @pytest.fixture

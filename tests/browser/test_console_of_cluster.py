@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Picture, watched
+from tests.browser.conftest import Picture, check_accessible, watched
 from tests.told_process import ToldProcess
 
 pytestmark = [
@@ -65,9 +65,11 @@ def test_each_page_shows_what_it_has(page: Page, picture: Picture) -> None:
     expect(page.locator(".result").nth(2)).to_contain_text("1 row")
     expect(page.locator(".catalogue")).to_contain_text("LockById")
     picture(page, "sql")
+    check_accessible(page)
     page.goto("/#/views")
     expect(page.get_by_role("link", name="Levels")).to_be_visible()
     picture(page, "views")
+    check_accessible(page)
     page.goto("/#/views/LockById?id=5")
     expect(page.locator(".outcome")).to_be_visible()
     answer = page.locator(".views table").first
@@ -80,16 +82,19 @@ def test_each_page_shows_what_it_has(page: Page, picture: Picture) -> None:
     expect(page.locator(".lineage")).to_contain_text("five")
     expect(page.locator("svg .box.reader")).to_be_visible()
     picture(page, "a view")
+    check_accessible(page)
     page.get_by_role("button", name="Evict").click()
     expect(page.locator(".outcome.evicted")).to_contain_text("1 key")
     page.goto("/#/graph")
     expect(page.locator("svg .box")).to_have_count(4)
     picture(page, "graph")
+    check_accessible(page)
     page.goto("/#/graph/Levels")
     expect(page.locator("svg .box.reader")).to_be_visible()
     page.locator("svg .box.reader").press("Enter")
     expect(page.locator(".facts")).to_contain_text("partial by (level)")
     picture(page, "graph of a view")
+    check_accessible(page)
 
 
 @pytest.mark.refusals
@@ -102,6 +107,7 @@ def test_a_worker_dies(page: Page, cluster: str, picture: Picture) -> None:
     page.get_by_role("button", name="Watch it, and vote").click()
     expect(page.locator(".outcome.live")).to_be_visible()
     picture(page, "tour")
+    check_accessible(page)
     page.goto("/#/operate")
     expect(page.locator(".tile").first).to_be_visible()
     page.get_by_role("button", name="Archive now").click()
@@ -118,6 +124,7 @@ def test_a_worker_dies(page: Page, cluster: str, picture: Picture) -> None:
     processes = page.locator("#workers table").first.locator("tbody tr td:nth-child(3)")
     expect(processes.filter(has_text=str(victim))).to_have_count(1)
     picture(page, "two workers")
+    check_accessible(page)
     os.kill(victim, signal.SIGKILL)
     expect(processes.filter(has_text=str(victim))).to_have_count(0, timeout=AGAIN)
     picture(page, "one has died")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import PATIENCE, Picture
+from tests.browser.conftest import PATIENCE, Picture, check_accessible
 from tests.told_process import ROOT, ToldProcess
 
 PASSWORD = "water from the hills"
@@ -97,8 +96,7 @@ def test_who_has_an_account_signs_in_with_a_key(browser: Browser, accounts: Acco
     page.locator("#drills summary", has_text="worker-kill").click()
     expect(page.locator("#drills img")).to_be_visible()
     assert page.locator("#drills img").evaluate("image => image.naturalWidth") > 100
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    check_accessible(page)
     page.locator("#accounts").scroll_into_view_if_needed()
     picture(page, "accounts, sessions and drills")
 
