@@ -123,9 +123,9 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (51, 7995),
     "api": (39, 6740),
-    "controller": (94, 18200),
+    "controller": (95, 18250),
     "worker": (88, 17750),
-    "migrations": (146, 29270),
+    "migrations": (157, 30750),
     "domains": (107, 20850),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

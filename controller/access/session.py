@@ -12,9 +12,10 @@ from time import time
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from domains.errors import BadRequest, Forbidden, Unauthenticated
+from domains.errors import BadRequest, Forbidden, Unauthenticated, Unsupported
 from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
-from migrations.statements.session_values import NO_SESSION, SessionValues
+from migrations.parse.grammar import SCHEMA
+from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
 
 ASK = "send a key (Authorization: Bearer) or a name and password (Basic); headrace admin NAME makes an administrator"
 
@@ -127,6 +128,13 @@ class Caller:
         claims, refresh = claims_of(header), self.refresh
         again = None if refresh is None else lambda: refresh().with_claims(header)
         return replace(self, claims=claims, claimed=True, refresh=again)
+
+    def use(self, schema: str) -> None:
+        """:raises Unsupported: a request is alone, and nothing would come after."""
+        if self.values is not NO_SESSION:
+            self.values.schema = schema
+        elif schema != SCHEMA:
+            raise Unsupported(f"USE {schema} without a session", hint=f"write {schema}. before the names")
 
     def check_known(self) -> None:
         """:raises Unauthenticated: it is nobody's."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from controller.deployment import ViewInfo
 from domains.errors import NotFound
-from domains.language.collating.collation import BINARY
-from domains.language.types import Kind, SqlType, TableSchema, Value
+from domains.language.types import TableSchema
 from migrations.flow.plan import State, understand
 from migrations.query.view import PlannedView
 
@@ -62,33 +60,6 @@ def _nearest(name: str, known: Sequence[str]) -> str | None:
     lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), list(lower), n=1)
     return f'did you mean "{lower[near[0]]}"?' if near else None
-
-
-def column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
-    column = schema.columns[position]
-    if position in schema.shown_key:
-        key = "PRI"
-    elif any(position in unique for unique in schema.unique):
-        key = "UNI"
-    else:
-        key = "MUL" if any(position in index for index in schema.indexes) else ""
-    default = "CURRENT_TIMESTAMP" if column.default_now else _default_text(column.default)
-    extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
-    if column.on_update_now:
-        extra = f"{extra} on update CURRENT_TIMESTAMP".strip()
-    if column.generated is not None:
-        extra = "VIRTUAL GENERATED" if column.virtual else "STORED GENERATED"
-    return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
-
-
-def _default_text(default: Value) -> str | None:
-    if default is None:
-        return None
-    return f"0x{default.hex().upper()}" if isinstance(default, bytes) else str(default)
-
-
-def collation_name(type: SqlType) -> str | None:
-    return (type.collation or BINARY) if type.kind is Kind.TEXT else None
 
 
 def unique_of(state: State, view: str) -> Sequence[str] | None:

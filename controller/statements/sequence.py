@@ -6,66 +6,63 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
 from time import monotonic
-from typing import Any, assert_never
+from typing import Any
 
 from controller.access.performing import perform
 from controller.access.session import OPEN, Caller
-from controller.deployment import Listing, MissingProcess, RunningInfo, StatementResult
+from controller.deployment import StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
 from controller.statements.evaluating import within
-from controller.statements.listing import collation_name, column_row
+from controller.statements.information import answer_information, created, listed
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from controller.statements.transacting import in_session, said_of_transaction, transact
 from domains.engine.clock import latest
-from domains.errors import HeadraceError, RowsChanged, Unsupported
+from domains.errors import Forbidden, HeadraceError, RowsChanged, Unsupported
 from domains.language.coercion import json_value
-from domains.language.compile import compile_predicate
-from domains.language.types import TEXT, Column, TableSchema, Value
+from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
 from migrations.access.secrets import hidden
 from migrations.access.statements import recorded
+from migrations.information.planning import reads_information
 from migrations.parse.accounts import AccountStatement
-from migrations.parse.reading import Parsed, deed, too_deep
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
+from migrations.parse.reading import Parsed, deed, exp, too_deep
 from migrations.parse.transactions import TransactionStatement
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
-from migrations.statements.definitions.written import definition_text, policy_rows
 from migrations.statements.dml import resolve
 from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
-from migrations.statements.session_values import may_ask_session
-from migrations.statements.show import session as session_setting
+from migrations.statements.sessions.session_values import may_ask_session
+from migrations.statements.sessions.show import session as session_setting
+from migrations.statements.sessions.user_variables import Variables, asked, assignments, with_variables
 from migrations.statements.statement import (
     ChosenWrite,
     ConstantSelect,
-    Describe,
     Explain,
     Kill,
     NoOperation,
     PendingWrite,
     SelectStatement,
     ShowCreate,
-    Shown,
     ShowPolicies,
     ShowProcesslist,
     ShowQueries,
-    ShowTables,
     ShowViews,
     Statement,
+    UseSchema,
     WriteStatement,
 )
-from migrations.statements.user_variables import Variables, asked, assignments, with_variables
 from worker.service.child_pool import Turn
 
 CHOOSING_SECONDS = 10.0
@@ -119,7 +116,8 @@ class Statements:
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
             opens = session.session is not None and session.transaction is None and not session.session.autocommit
-            if not params and not atomic and not opens and _READS.match(sql):
+            in_tables = session.values.schema not in VIRTUAL_SCHEMAS
+            if not params and not atomic and not opens and in_tables and _READS.match(sql):
                 async with within(self._deployment.budget, began):
                     found = await self._selects.recognised(sql, token or {}, session)
                 if found is not None:
@@ -182,6 +180,7 @@ class Statements:
             await turn.pause()
             together = _definitions(statements[number:])
             try:
+                _check_schema(statements[number].parsed, session)
                 if together:
                     if own is not None:  # As in MySQL.
                         clock.update(latest((clock, (await own.commit())[1])))
@@ -286,6 +285,8 @@ class Statements:
                 return await self._write(written, clock, session)
             case ChosenWrite():
                 return await self._choose(statement, clock, session)
+            case SelectStatement() if reads_information(statement.query, session.values.schema):
+                return await answer_information(self._deployment, statement, session, self.lists)
             case SelectStatement():
                 is_learnt = bool(whole) and statement.query is prepared.parsed.expression
                 sent = SentSelect(whole or statement.sql, statement, is_learnt, session)
@@ -294,16 +295,13 @@ class Statements:
                 return result
             case ConstantSelect():
                 return constants(statement)
-            case ShowTables() | ShowViews() | Describe() | ShowQueries() | ShowProcesslist() | ShowPolicies():
-                return await self._show(statement, session)
+            case ShowViews() | ShowQueries() | ShowProcesslist() | ShowPolicies():
+                return await listed(self._deployment, statement, session, self.lists)
             case Kill(number=number):
                 await self.lists.stop(number)
                 return StatementResult()
-            case ShowCreate(name=name, is_view=is_view):
-                catalog = self._deployment.state.catalog
-                text = definition_text(catalog.relation(name), catalog)
-                row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
-                return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
+            case ShowCreate():
+                return created(self._deployment, statement, session)
             case Explain(target=str() as view):
                 return _texts("plan", self._deployment.explain(view).split("\n"))
             case Explain(target=SelectStatement() as select, analyze=analyze):
@@ -313,6 +311,9 @@ class Statements:
                 else:
                     told = await self._selects.explain(select)
                 return _texts("plan", told.split("\n"))
+            case UseSchema(name=name):
+                session.use(name)
+                return StatementResult()
             case NoOperation():
                 return StatementResult()
             case _:
@@ -404,59 +405,12 @@ class Statements:
         told = await perform(statement, keeper, session, self._deployment.state.catalog)
         return StatementResult(tuple(Column(each, TEXT) for each in told.columns), tuple(told.rows), done=told.done)
 
-    async def _show(self, statement: Shown, session: Caller) -> StatementResult:
-        """MySQL's columns under MySQL's names; of tables and views those that the session has a right on."""
-        rows: list[tuple[Any, ...]]
-        views = [view.name for view in self._deployment.views() if not view.ad_hoc and session.may(None, view.name)]
-        match statement:
-            case ShowTables(full=full):
-                tables = (each.title for each in self._deployment.tables() if session.may(None, each.title))
-                rows = [(title, "BASE TABLE") for title in tables]
-                rows = sorted([*rows, *((name, "VIEW") for name in views)])
-                rows = rows if full else [row[:1] for row in rows]
-            case ShowViews():
-                rows = [(name,) for name in views]
-            case Describe(name=name, full=full):
-                rows = self._described(name, full)
-            case ShowQueries():
-                told = await self.lists.queries()
-                rows = [tuple(asdict(each).values()) for each in told.found]
-                rows += [(_missing(each), None, None, None, None, each.why, None) for each in told.missing]
-            case ShowPolicies(table=table):
-                catalog = self._deployment.state.catalog
-                rows = [row for row in policy_rows(catalog, table) if session.may(None, row[1])]
-            case ShowProcesslist(full=full):
-                rows = _processes(await self.lists.running(), full)
-            case _:
-                assert_never(statement)
-        if statement.where is not None:
-            rows = list(filter(compile_predicate(statement.where), rows))
-        return StatementResult(tuple(Column(name, TEXT) for name in statement.columns), tuple(rows))
 
-    def _described(self, name: str, full: bool) -> list[tuple[Any, ...]]:
-        relation = self._deployment.state.catalog.relation(name)
-        if isinstance(relation, TableSchema):
-            rows = [column_row(relation, position) for position in relation.live()]
-        else:
-            planned = self._deployment.state.planned[relation.name.lower()]
-            rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
-        if not full:
-            return [(field, type.name, *rest) for field, type, *rest in rows]
-        return [(field, type.name, collation_name(type), *rest, "", "") for field, type, *rest in rows]
-
-
-def _processes(told: Listing[RunningInfo], full: bool) -> list[tuple[Any, ...]]:
-    """Statements, and the api processes that do not answer."""
-    rows: list[tuple[Any, ...]] = [
-        (each.id, None, each.process, None, "Query", int(each.seconds), "", each.sql if full else each.sql[:100])
-        for each in told.found
-    ]
-    rows += [(None, None, each.process, None, _missing(each), None, each.why, None) for each in told.missing]
-    return rows
-
-
-def _missing(each: MissingProcess) -> str:
-    return f'-- missing: what api process "{each.process}" would tell'
+def _check_schema(parsed: Parsed, caller: Caller) -> None:
+    """:raises Forbidden: it would change what only says what there is."""
+    schema, changes = caller.values.schema, (exp.Insert, exp.Update, exp.Delete, exp.TruncateTable)
+    if schema in VIRTUAL_SCHEMAS and isinstance(parsed.expression, (*changes, exp.Create, exp.Alter, exp.Drop)):
+        raise Forbidden(f'nothing in "{schema}" can be changed', hint=f"USE {SCHEMA}")
 
 
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int, *, whole: bool) -> None:

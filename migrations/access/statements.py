@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from migrations.access.rights import EVERYTHING, Privilege, Right
 from migrations.catalog import Catalog, names_read
 from migrations.parse.accounts import ShowGrants, ShowKeys
+from migrations.parse.grammar import VIRTUAL_SCHEMAS
 from migrations.parse.reading import Parsed, exp, makes_of_select, nodes
 
 Needed = frozenset[Right]
@@ -34,7 +35,12 @@ def _reading(names: Iterable[str]) -> set[Right]:
 
 
 def _select(parsed: Parsed, catalog: Catalog) -> set[Right]:
-    return _reading(names_read(parsed.expression))
+    """Tables that say what there is have rows for everybody: of what one may see."""
+    return _reading(names_read(parsed.expression, [each for each in nodes(parsed.expression) if _says_what_is(each)]))
+
+
+def _says_what_is(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Table) and node.db.lower() in VIRTUAL_SCHEMAS
 
 
 def _target(node: exp.Expr) -> exp.Expr:
@@ -209,6 +215,8 @@ def _describe(parsed: Parsed, catalog: Catalog) -> set[Right]:
         read = names_read(target)
         # The plan shows what the views are made of.
         return _reading(read) | {Right(Privilege.SHOW_VIEW, each) for each in read if each in catalog.views}
+    if target.db:
+        return set()  # Of a table that says what there is.
     name = target.name.lower()
     explains = parsed.sql[:7].upper() == "EXPLAIN" and name in catalog.views
     return {Right(Privilege.SHOW_VIEW if explains else None, name)}
@@ -220,7 +228,7 @@ def _show(parsed: Parsed, catalog: Catalog) -> set[Right]:
     if what in ("PROCESSLIST", "QUERIES"):
         return {Right(Privilege.PROCESS)}
     target = node.args.get("target")
-    if target is None:
+    if target is None or what == "CREATE DATABASE" or node.text("db").lower() in VIRTUAL_SCHEMAS:
         return set()
     name = target.name.lower()
     return {Right(Privilege.SHOW_VIEW if what.startswith("CREATE") and name in catalog.views else None, name)}

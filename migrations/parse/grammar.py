@@ -11,8 +11,13 @@ ignored. Whoever makes a pass read something new lists it here; a test shows eac
 
 from __future__ import annotations
 
-from domains.errors import HeadraceError, SqlError, Unsupported
+from domains.errors import HeadraceError, SqlError, UnknownName, Unsupported
 from migrations.parse.syntax import exp
+
+SCHEMA = "headrace"
+"""The name of the one database, which says nothing before a name."""
+VIRTUAL_SCHEMAS = ("information_schema", "performance_schema")
+"""The databases whose tables say what there is (``migrations/information/``)."""
 
 
 def _same(arguments: str, *classes: type[exp.Expr]) -> dict[type[exp.Expr], frozenset[str]]:
@@ -33,7 +38,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.Null: frozenset(),
     exp.Literal: frozenset(("this", "is_string")),
     exp.Identifier: frozenset(("this", "quoted")),
-    exp.Column: frozenset(("this", "table")),
+    exp.Column: frozenset(("this", "table", "db")),
     exp.Star: frozenset(),
     exp.Alias: frozenset(("this", "alias")),
     exp.Between: frozenset(("this", "low", "high")),
@@ -228,7 +233,9 @@ _CLAUSES: dict[str, tuple[str, str | None]] = {
 
 
 def refuse_unknown(tree: exp.Expr) -> None:
-    """:raises Unsupported, SqlError: something is set in the tree that no pass knows."""
+    """Names of the one database are taken out of the tree.
+
+    :raises Unsupported, SqlError: something is set in the tree that no pass knows."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -240,6 +247,8 @@ def refuse_unknown(tree: exp.Expr) -> None:
             raise _unknown_node(node)
         if kind is exp.Join:
             _check_join(node)
+        if node.args.get("db") is not None and (kind is exp.Table or kind is exp.Column):
+            _check_schema(node)
         if kind is exp.Parameter and isinstance(node.parent, (exp.TableAlias, exp.Alias)):
             raise SqlError(f'the name "@{node.name}"', hint="a name has no @, unless it is in `backticks`")
         if kind is exp.Table and node.args.get("partition") and isinstance(node.parent, (exp.From, exp.Join)):
@@ -253,6 +262,16 @@ def refuse_unknown(tree: exp.Expr) -> None:
                 pending.append(value)
             elif type(value) is list:
                 pending.extend(each for each in value if isinstance(each, exp.Expr))
+
+
+def _check_schema(node: exp.Expr) -> None:
+    name = node.args["db"].name
+    if name.lower() == SCHEMA:
+        node.set("db", None)
+    elif name.lower() not in VIRTUAL_SCHEMAS:
+        error = UnknownName(f'unknown database "{name}"', hint=f'there is one, "{SCHEMA}": leave its name out')
+        error.what = "database"
+        raise error
 
 
 def _check_join(node: exp.Expr) -> None:

@@ -60,6 +60,8 @@ __all__ = [
 
 MAXIMUM_TEXT = 16 * 2**20
 """Characters of SQL in one request: room for bulk INSERTs, and parsing it stays within seconds and a gigabyte."""
+MOST_BEFORE_VIEW = 20
+"""Tokens from CREATE to VIEW: OR REPLACE, ALGORITHM, DEFINER and SQL SECURITY are 17."""
 _LONG_NUMBER = re.compile(r"\d{500}")
 
 
@@ -308,10 +310,10 @@ def _stumbled(parser: Parser, tokens: list[Token]) -> tuple[int, str]:
 
 
 def _external(tokens: list[Token]) -> Token | None:
-    """The word in ``CREATE [OR REPLACE] EXT VIEW``, the thesis's for a view that clients read."""
-    words = [token.text.upper() for token in tokens[:5]]
-    at = 3 if words[1:3] == ["OR", "REPLACE"] else 1
-    return tokens[at] if words[:1] == ["CREATE"] and words[at : at + 2] == ["EXT", "VIEW"] else None
+    """The word in ``CREATE … EXT VIEW``, the thesis's for a view that clients read."""
+    words = ["" if token.token_type in SPELLED else token.text.upper() for token in tokens[:MOST_BEFORE_VIEW]]
+    at = words.index("VIEW") - 1 if words[:1] == ["CREATE"] and "VIEW" in words else 0
+    return tokens[at] if at > 0 and words[at] == "EXT" else None
 
 
 def _without_sharding(sql: str, tokens: list[Token]) -> tuple[list[Token], ShardingClause | None]:

@@ -130,6 +130,9 @@ class Parser(MySQLParser):
         **dict.fromkeys(("COLUMNS", "FIELDS"), lambda self: self._show_columns(full=False)),
         **dict.fromkeys(("FULL COLUMNS", "FULL FIELDS"), lambda self: self._show_columns(full=True)),
         **{each: lambda self, each=each: self._parse_show_mysql(each) for each in ("VIEWS", "QUERIES")},
+        **{each: lambda self: self._parse_show_mysql("INDEX", target="FROM") for each in ("INDEX", "INDEXES", "KEYS")},
+        **{f"CREATE {each}": lambda self: self._show_create_database() for each in ("DATABASE", "SCHEMA")},
+        **{f"LOCAL {each}": MySQLParser.SHOW_PARSERS[f"SESSION {each}"] for each in ("VARIABLES", "STATUS")},
     }
     SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
 
@@ -251,6 +254,10 @@ class Parser(MySQLParser):
         if next(chosen, self._prev).token_type == TokenType.LIKE and shown.args.get("like") is None:
             self.raise_error("Expecting a pattern")
         return shown
+
+    def _show_create_database(self) -> exp.Show:
+        self._match_text_seq("IF", "NOT", "EXISTS")
+        return self._parse_show_mysql("CREATE DATABASE", target=True)
 
     def _show_columns(self, full: bool) -> exp.Show:
         if not self._match_set((TokenType.FROM, TokenType.IN)):

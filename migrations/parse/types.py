@@ -1,8 +1,8 @@
 """SQL type names to :class:`SqlType`: what a column may be declared as, in a table and in JSON_TABLE.
 
-Display widths (``INT(11)``) and fraction digits (``DATETIME(6)``) say nothing about what is stored and are ignored.
-The length of TEXT and BLOB types is kept where a program declares it; TEXT, MEDIUMTEXT and LONGTEXT have no bound
-of their own here.
+Display widths (``INT(11)``, but for ``TINYINT(1)``) and fraction digits (``DATETIME(6)``) say nothing about what is
+stored and are ignored. The length of TEXT and BLOB types is kept where a program declares it; TEXT, MEDIUMTEXT and
+LONGTEXT have no bound of their own here.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def sql_type(declared: exp.DataType) -> SqlType:
             raise Unsupported(f"the type {name}({digits}), which rounds", hint=f"use {name}, or DECIMAL({digits})")
         return plain
     signed = name.removeprefix("U")
+    if name == "TINYINT" and _sizes(declared) == [1]:
+        return BOOL  # As MySQL 8 does, which shows this width alone.
     if signed in _BITS and name != "BIT":
         return integer_type(signed, unsigned=signed != name)
     if name in MOST_MEMBERS:

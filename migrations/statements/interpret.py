@@ -13,7 +13,7 @@ from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, parse, text_of
 from migrations.query.expressions.scalar import Setting
 from migrations.query.select import constant_select, reads_nothing
-from migrations.statements import dml, show
+from migrations.statements import dml
 from migrations.statements.constants import (
     Argument,
     at_time,
@@ -25,7 +25,8 @@ from migrations.statements.constants import (
 )
 from migrations.statements.definitions import alter, ddl
 from migrations.statements.policies import defining
-from migrations.statements.session_values import NO_SESSION, SessionValues, with_session_values
+from migrations.statements.sessions import show
+from migrations.statements.sessions.session_values import NO_SESSION, SessionValues, with_session_values
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
 from migrations.statements.subqueries import literal_node
 
@@ -72,9 +73,10 @@ def interpret_one(
         return _select(parsed, node, arguments, now)
     if isinstance(node, exp.Show):
         given = _given(node, scalars(arguments))
-        return show.show(parsed, catalog, Setting(placeholder=lambda mark: given[id(mark)], now=now, place="SHOW"))
+        setting = Setting(placeholder=lambda mark: given[id(mark)], now=now, place="SHOW")
+        return show.show(parsed, catalog, arguments, setting, session)
     if isinstance(node, exp.Describe):
-        return show.describe(parsed, catalog, arguments, now)
+        return show.describe(parsed, catalog, arguments, now, session)
     if isinstance(node, exp.Kill):
         return show.kill(node)
     return show.session(parsed)

@@ -38,10 +38,10 @@ from migrations.statements.constants import (
 from migrations.statements.dml import access
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
-from migrations.statements.session_values import NO_SESSION, SessionValues
+from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
+from migrations.statements.sessions.user_variables import reads_variables
 from migrations.statements.statement import Statement, WriteStatement
 from migrations.statements.stored import RowMaker, row_maker, stamps
-from migrations.statements.user_variables import reads_variables
 
 # Writes of the common forms, with their tree left behind: what is bound is values, not nodes.
 #

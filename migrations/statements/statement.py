@@ -177,45 +177,12 @@ class PendingWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTables:
-    """The tables and views that have names."""
-
-    full: bool = False
-    """Whether the type of each is shown."""
-    pattern: str | None = None
-    """The pattern of LIKE, which the column's name repeats, as in MySQL."""
-    where: Expression | None = None
-    """Over a row of ``columns``: whether it is shown."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        name = "Tables_in_headrace" if self.pattern is None else f"Tables_in_headrace ({self.pattern})"
-        return (name, "Table_type") if self.full else (name,)
-
-
-@dataclass(frozen=True, slots=True)
 class ShowViews:
     where: Expression | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         return ("view",)
-
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    """The columns of a table or a view."""
-
-    name: str
-    full: bool = False
-    """Whether collation, privileges and comment are shown."""
-    where: Expression | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        if self.full:
-            return ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
-        return ("Field", "Type", "Null", "Key", "Default", "Extra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +242,7 @@ class Kill:
     number: int
 
 
-Shown = ShowTables | ShowViews | Describe | ShowQueries | ShowProcesslist | ShowPolicies
+Shown = ShowViews | ShowQueries | ShowProcesslist | ShowPolicies
 """Rows of texts, which LIKE and WHERE choose from."""
 
 
@@ -286,6 +253,13 @@ class Explain:
     target: str | SelectStatement
     analyze: bool = False
     """Whether the SELECT is run, and what its evaluation does is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseSchema:
+    """From now on, names without one are of this schema."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,14 +283,13 @@ Statement = (
     | WriteStatement
     | PendingWrite
     | ChosenWrite
-    | ShowTables
     | ShowViews
-    | Describe
     | ShowQueries
     | ShowProcesslist
     | ShowPolicies
     | Kill
     | ShowCreate
     | Explain
+    | UseSchema
     | NoOperation
 )

@@ -102,7 +102,7 @@ STATEMENTS: list[tuple[str, object]] = [
     ("SHOW CREATE VIEW Titles", 200),
     ("SET @n = (SELECT COUNT(*) FROM stories); SELECT @n", [[1]]),
     ("SET @t = (SELECT title FROM stories WHERE id = 2); SELECT @t", [[None]]),
-    ("USE main", 200),
+    ("USE headrace", 200),
     ("BEGIN", 400),
     ("COMMIT", 200),
     ("ROLLBACK", 200),

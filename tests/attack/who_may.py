@@ -147,7 +147,7 @@ STATEMENTS: list[tuple[str, set[tuple[Privilege, str]]]] = [
     ("EXPLAIN ByAuthor", {(P.SHOW_VIEW, "byauthor")}),
     ("EXPLAIN SELECT * FROM ByAuthor", {(P.QUERY, "*"), (P.SELECT, "byauthor"), (P.SHOW_VIEW, "byauthor")}),
     ("SET NAMES utf8mb4", set()),
-    ("USE main", set()),
+    ("USE headrace", set()),
     ("BEGIN", set()),
     ("COMMIT", set()),
     ("ROLLBACK", set()),

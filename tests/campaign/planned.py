@@ -41,6 +41,7 @@ from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments
 from migrations.statements.chosen import chosen
 from migrations.statements.dml import resolve
 from migrations.statements.interpret import interpret_one
+from migrations.statements.sessions.user_variables import Variables, asked, assignments, with_variables
 from migrations.statements.statement import (
     AlterTableStatement,
     ChosenWrite,
@@ -56,7 +57,6 @@ from migrations.statements.statement import (
     SelectStatement,
     WriteStatement,
 )
-from migrations.statements.user_variables import Variables, asked, assignments, with_variables
 from tests.campaign.kinds import NOW
 from tests.campaign.subject import Answer, Setting
 from tests.simulation.simulation import Simulation

@@ -114,7 +114,6 @@ UNSUPPORTED = {
     ),
     "SELECT s.id FROM stories s FULL OUTER JOIN users u ON EXISTS (SELECT 1 FROM tags)": "ON of a FULL",
     "SELECT s.id FROM stories s FULL OUTER JOIN users u ON u.id = s.author AND u.name = ?": "ON of a FULL OUTER JOIN",
-    "SELECT id FROM other.stories": "database names",
     "SELECT COUNT(*) FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
     "SELECT x.id FROM (SELECT id FROM stories WHERE author = (SELECT boss FROM users)) x, users u": "several rows",
     "SELECT x.n FROM (SELECT NOW() AS n FROM stories) x, votes v": "the parameter in the column",

@@ -9,7 +9,7 @@ from domains.language.types import Row
 from migrations.catalog import Catalog
 from migrations.parse.reading import parse
 from migrations.statements.interpret import interpret_one
-from migrations.statements.session_values import NO_SESSION, SessionValues, SessionWarning
+from migrations.statements.sessions.session_values import NO_SESSION, SessionValues, SessionWarning
 from migrations.statements.statement import ConstantSelect, SelectStatement
 
 NOW = "2026-01-31 08:00:00"

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from domains.errors import HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported
+from migrations.parse.reading import text_of
 from migrations.statements.constants import count_placeholders
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     ConstantSelect,
-    Describe,
     Explain,
     NoOperation,
     SelectStatement,
-    ShowTables,
     ShowViews,
     Statement,
+    UseSchema,
     WriteStatement,
 )
 from tests.migrations.statement_catalog import CATALOG, NOW, one
@@ -48,15 +48,8 @@ def test_a_select_without_from_is_answered_at_once(
 
 
 SIMPLE: list[tuple[str, Statement]] = [
-    ("SHOW TABLES", ShowTables()),
-    ("SHOW FULL TABLES", ShowTables(full=True)),
-    ("SHOW FULL COLUMNS FROM stories", Describe("stories", full=True)),
     ("SHOW VIEWS", ShowViews()),
     ("show views ; ", ShowViews()),
-    ("SHOW COLUMNS FROM STORIES", Describe("stories")),
-    ("DESCRIBE stories", Describe("stories")),
-    ("DESC votecount", Describe("VoteCount")),
-    ("EXPLAIN stories", Describe("stories")),
     ("EXPLAIN VoteCount", Explain("VoteCount")),
     ("EXPLAIN VIEW votecount", Explain("VoteCount")),
     ("SET NAMES utf8mb4", NoOperation("sessions have no settings")),
@@ -73,8 +66,34 @@ SIMPLE: list[tuple[str, Statement]] = [
             "foreign_key_checks = 0, wait_timeout = 28800, net_write_timeout = 600",
         )
     ),
-    ("USE db", NoOperation("there is one database")),
+    ("USE `Headrace`", UseSchema("headrace")),
+    ("USE information_schema", UseSchema("information_schema")),
 ]
+
+
+SHOWN = {
+    "SHOW TABLES": "SELECT TABLE_NAME AS Tables_in_headrace FROM TABLES WHERE TABLE_SCHEMA = 'headrace'",
+    "SHOW FULL TABLES IN headrace LIKE 'a%'": (
+        "SELECT TABLE_NAME AS `Tables_in_headrace (a%)`, TABLE_TYPE AS Table_type FROM TABLES "
+        "WHERE TABLE_SCHEMA = 'headrace' HAVING `Tables_in_headrace (a%)` LIKE 'a%'"
+    ),
+    "SHOW DATABASES WHERE `Database` > 'h'": "SELECT SCHEMA_NAME AS `Database` FROM SCHEMATA HAVING `Database` > 'h'",
+    "EXPLAIN stories": "WHERE TABLE_SCHEMA = 'headrace' AND TABLE_NAME = 'stories'",
+    "DESC votecount": "WHERE TABLE_SCHEMA = 'headrace' AND TABLE_NAME = 'VoteCount'",
+    "SHOW COLUMNS FROM STORIES FROM headrace": "WHERE TABLE_SCHEMA = 'headrace' AND TABLE_NAME = 'stories'",
+    "SHOW FIELDS FROM information_schema.FILES": "TABLE_SCHEMA = 'information_schema' AND TABLE_NAME = 'FILES'",
+    "SHOW GLOBAL VARIABLES LIKE 'x'": "FROM performance_schema.global_variables HAVING Variable_name LIKE 'x'",
+    "SHOW LOCAL STATUS": "FROM performance_schema.session_status",
+    "SHOW KEYS FROM stories": "FROM STATISTICS WHERE TABLE_SCHEMA = 'headrace' AND TABLE_NAME = 'stories'",
+}
+
+
+@pytest.mark.parametrize("sql", SHOWN)
+def test_show_is_a_select_of_what_says_what_there_is(sql: str) -> None:
+    statement = one(sql)
+    assert isinstance(statement, SelectStatement)
+    text = text_of(statement.query).replace("`", "").replace("information_schema.", "")
+    assert SHOWN[sql].replace("`", "").replace("information_schema.", "") in text
 
 
 @pytest.mark.parametrize(("sql", "expected"), SIMPLE, ids=[sql for sql, _ in SIMPLE])
@@ -122,8 +141,10 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("CREATE USER bob IDENTIFIED BY 'x'", Unsupported, "the statement CREATE"),
     ("DROP FUNCTION IF EXISTS f", Unsupported, "DROP FUNCTION ("),
     ("XA START 'x'", Unsupported, "the statement XA ("),
-    ("SHOW TABLES FROM d", Unsupported, "SHOW TABLES FROM a database (there is one database: leave its name out)"),
-    ("SHOW VARIABLES", Unsupported, "SHOW VARIABLES ("),
+    ("USE db", UnknownName, 'unknown database "db"'),
+    ("SHOW TABLES FROM d", UnknownName, 'unknown database "d"'),
+    ("SELECT d.stories.id FROM stories", UnknownName, 'unknown database "d" (there is one, "headrace"'),
+    ("SHOW BINARY LOGS", Unsupported, "SHOW BINARY LOGS ("),
     (
         "SHOW COLUMNS FROM storys",
         UnknownName,
@@ -166,7 +187,7 @@ def test_several_statements_of_a_text_have_parameters_of_their_own() -> None:
     assert isinstance(first, WriteStatement)
     assert isinstance(second, SelectStatement)
     assert second.params == (3,)
-    assert third == ShowTables()
+    assert isinstance(third, SelectStatement)
 
 
 def test_what_only_looks_like_a_parameter_is_none() -> None:

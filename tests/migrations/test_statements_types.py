@@ -15,7 +15,8 @@ def integer(name: str, low: int, high: int) -> SqlType:
 
 TYPES: list[tuple[str, SqlType]] = [
     ("TINYINT", integer("TINYINT", -128, 127)),
-    ("tinyint(1)", integer("TINYINT", -128, 127)),
+    ("tinyint(1)", BOOL),
+    ("tinyint(2)", integer("TINYINT", -128, 127)),
     ("TINYINT UNSIGNED", integer("TINYINT UNSIGNED", 0, 255)),
     ("SMALLINT", integer("SMALLINT", -32768, 32767)),
     ("MEDIUMINT UNSIGNED", integer("MEDIUMINT UNSIGNED", 0, 2**24 - 1)),

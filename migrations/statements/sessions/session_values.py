@@ -14,15 +14,14 @@ from dataclasses import dataclass, field, replace
 from domains.errors import SqlError, Unsupported
 from domains.language.types import Value
 from migrations.catalog import unknown
+from migrations.parse.grammar import SCHEMA
 from migrations.parse.reading import Parsed, exp, nodes
 from migrations.statements.constants import keep_names
+from migrations.statements.sessions.system_variables import SYSTEM_VARIABLES
 from migrations.statements.subqueries import literal_node
-from migrations.statements.system_variables import SYSTEM_VARIABLES
 
 MYSQL_VERSION = "8.0.36"
 """The version that is announced unless a setting says another."""
-SCHEMA = "headrace"
-"""The name of the one database."""
 
 
 @dataclass(slots=True)
@@ -52,6 +51,8 @@ class SessionValues:
     variables: dict[str, Value | bool] = field(default_factory=dict)
     """The system variables that the session has set, by their lower-case names; the others have their defaults."""
     warnings: list[SessionWarning] = field(default_factory=list)
+    status: dict[str, str] = field(default_factory=dict)
+    """What SHOW STATUS shows."""
 
     def variable(self, name: str, *, of_all: bool = False) -> Value | bool:
         """The value of ``@@name``, or ``of_all`` of ``@@global.name``.

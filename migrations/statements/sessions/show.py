@@ -12,14 +12,16 @@ from domains.language.functions import call
 from domains.language.rewriting import fold
 from domains.language.types import TEXT
 from migrations.catalog import Catalog, ViewDefinition
+from migrations.parse.grammar import VIRTUAL_SCHEMAS
 from migrations.parse.reading import Parsed, exp, text_of
 from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import Argument, at_time, draws_values, value_of
 from migrations.statements.names import known_relation, known_table
+from migrations.statements.sessions.session_values import SessionValues
+from migrations.statements.sessions.shown_selects import LISTED, known_schema, listing, schema_of, told
 from migrations.statements.statement import (
-    Describe,
     Explain,
     Kill,
     NoOperation,
@@ -29,47 +31,50 @@ from migrations.statements.statement import (
     ShowPolicies,
     ShowProcesslist,
     ShowQueries,
-    ShowTables,
     ShowViews,
+    Statement,
+    UseSchema,
 )
 
 _TRANSACTIONS = "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are there, and SET autocommit by itself: each alone on /v1/sql"
 
 
-def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCreate:
-    """SHOW [FULL] TABLES, SHOW VIEWS, SHOW [FULL] COLUMNS FROM table, each with LIKE or WHERE, and SHOW CREATE.
-
-    ``setting`` says what a ``?`` in the WHERE is.
-    """
+def show(
+    parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], setting: Setting, session: SessionValues
+) -> Statement:
+    """SHOW, with LIKE or WHERE; ``setting`` says what a ``?`` in them is."""
     node = parsed.expression
     what = str(node.args["this"]).upper()
-    full = bool(node.args.get("full"))
-    if node.args.get("db") is not None:
-        raise Unsupported(f"SHOW {what} FROM a database", hint="there is one database: leave its name out")
-    if what == "TABLES":
-        return _chosen(ShowTables(full, _pattern(node, setting)), node, setting)
+    if node.args.get("like") is not None and node.args.get("where") is not None:
+        raise SqlError("SHOW with LIKE and WHERE", hint="write one of them: WHERE … LIKE … AND …")
+    if (query := listing(what, node, catalog, session, _pattern(node, setting))) is not None:
+        return SelectStatement(
+            query, parsed.sql, () if node.args.get("like") is not None else params, now=setting.now or ""
+        )
+    if (constant := told(what, node, catalog, session)) is not None:
+        return constant
     if what == "VIEWS":
         return _chosen(ShowViews(), node, setting)
-    if what == "COLUMNS":
-        return _chosen(Describe(known_relation(catalog, node.args["target"]).title, full), node, setting)
     if what == "QUERIES":
         return _chosen(ShowQueries(), node, setting)
     if what == "POLICIES":
         target = node.args.get("target")
         return ShowPolicies(None if target is None else known_table(catalog, target).title)
     if what == "PROCESSLIST":
-        return _chosen(ShowProcesslist(full), node, setting)
+        return _chosen(ShowProcesslist(bool(node.args.get("full"))), node, setting)
     if what in ("CREATE TABLE", "CREATE VIEW"):
-        return _show_create(node, catalog, what)
-    known = "SHOW TABLES, VIEWS, COLUMNS FROM table, CREATE, QUERIES, POLICIES and PROCESSLIST are there"
+        return _show_create(node, catalog, what, session)
+    known = f"SHOW {LISTED}, CREATE, WARNINGS, PRIVILEGES, PROCESSLIST, GRANTS, VIEWS, QUERIES and POLICIES are there"
     raise Unsupported(f"SHOW {what}", hint=known)
 
 
-def _show_create(node: exp.Expr, catalog: Catalog, what: str) -> ShowCreate:
+def _show_create(node: exp.Expr, catalog: Catalog, what: str, session: SessionValues) -> ShowCreate:
     """SHOW CREATE TABLE or VIEW; a view is shown by either, as in MySQL."""
     target = node.args.get("target")
     if target is None or node.args.get("like") is not None or node.args.get("where") is not None:
         raise SqlError(f"SHOW {what} wants one name, and nothing else", hint=f"SHOW {what} name")
+    if (schema := schema_of(node, session)) in VIRTUAL_SCHEMAS:
+        raise Unsupported(f"SHOW CREATE of a table of {schema}", hint=f"DESCRIBE {schema}.{target.name}")
     relation = known_relation(catalog, target)
     is_view = isinstance(relation, ViewDefinition)
     if what == "CREATE VIEW" and not is_view:
@@ -84,8 +89,6 @@ def _chosen(shown: S, node: exp.Expr, setting: Setting) -> S:
     """The shown rows that fulfil the condition of LIKE, which is on the first column and in any case as names are, or
     of WHERE."""
     pattern, clause = _pattern(node, setting), node.args.get("where")
-    if pattern is not None and clause is not None:
-        raise SqlError("SHOW with LIKE and WHERE", hint="write one of them: WHERE … LIKE … AND …")
     scope = Scope(Bound("", name, Field(i, TEXT)) for i, name in enumerate(shown.columns))
     if pattern is not None:
         name, like = (call("lower", each) for each in (scope.bounds[0].field, text(pattern)))
@@ -103,7 +106,9 @@ def _pattern(node: exp.Expr, setting: Setting) -> str | None:
     return pattern
 
 
-def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now: str) -> Shown | Explain:
+def describe(
+    parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now: str, session: SessionValues
+) -> SelectStatement | Explain:
     """DESCRIBE table or view; EXPLAIN view; EXPLAIN [ANALYZE] SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL.
 
     Behind the name of DESCRIBE may stand that of a column, or a pattern.
@@ -127,13 +132,23 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...], now
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
     if target.args.get("partition") is not None:
         raise Unsupported("partitions of a table", hint=f"DESCRIBE {target.name}")
-    name = known_relation(catalog, target).title
+    if schema_of(node, session) not in VIRTUAL_SCHEMAS and (explained := _explained(parsed, target, catalog)):
+        return explained
+    query = listing("COLUMNS", node, catalog, session, _pattern(node, Setting()))
+    assert query is not None, "it lists columns"
+    return SelectStatement(query, parsed.sql, now=now)
+
+
+def _explained(parsed: Parsed, target: exp.Expr, catalog: Catalog) -> Explain | None:
+    """EXPLAIN view; None: it is DESCRIBE."""
+    node = parsed.expression
+    name = known_relation(catalog, target.this).title
     explaining = parsed.sql[:7].upper() == "EXPLAIN"
     if explaining and name.lower() in catalog.views and node.args.get("like") is None:
         return Explain(name)
     if explaining and str(node.args.get("kind") or "").upper() == "VIEW":
         raise SqlError(f'"{name}" is a table', hint=f"DESCRIBE {name}")
-    return _chosen(Describe(name), node, Setting())
+    return None
 
 
 def kill(node: exp.Expr) -> Kill:
@@ -149,8 +164,8 @@ def kill(node: exp.Expr) -> Kill:
     return Kill(int(node.this.name))
 
 
-def session(parsed: Parsed) -> NoOperation:
-    """Statements that clients send by habit: SET NAMES and system variables and USE do nothing; the rest is refused.
+def session(parsed: Parsed) -> NoOperation | UseSchema:
+    """Statements that clients send by habit: SET NAMES and system variables do nothing; the rest is refused.
     What SET says of user variables is done by whoever has the request's (``user_variables.py``).
 
     :raises Unsupported: transactions, locks.
@@ -161,7 +176,7 @@ def session(parsed: Parsed) -> NoOperation:
             _check_set_item(item)
         return NoOperation("sessions have no settings")
     if isinstance(node, exp.Use):
-        return NoOperation("there is one database")
+        return UseSchema(known_schema(node.this.name))
     if parsed.transaction is not None:
         raise Unsupported(f"{parsed.transaction.deed.value} here", hint=_TRANSACTIONS)
     raise Unsupported(f"the statement {parsed.sql.split(None, 1)[0].upper()}")
