@@ -51,8 +51,9 @@ ERROR_MAX = 100_000
 class HttpAudit:
     """Of one process. ``migration`` tells how one is."""
 
-    def __init__(self, log: AuditLog, migration: Callable[[str], Awaitable[MigrationStatus]]) -> None:
+    def __init__(self, log: AuditLog, migration: Callable[[str], Awaitable[MigrationStatus]], door: str = DOOR) -> None:
         self.log = log
+        self._door = door
         self._migration = migration
         self._following: set[Task[None]] = set()
 
@@ -70,10 +71,8 @@ class HttpAudit:
 
     def event(self, kind: AuditKind, session: Caller | None, address: str, **told: Any) -> AuditEvent:
         asks = session or ANONYMOUS
-        subject = asks.claims.get("sub", "")
-        return AuditEvent(
-            kind, DOOR, address, asks.account, subject=subject if isinstance(subject, str) else str(subject), **told
-        )
+        subject = str(asks.claims.get("sub", ""))
+        return AuditEvent(kind, self._door, address, asks.account, subject=subject, **told)
 
     def refused(
         self,
@@ -93,6 +92,11 @@ class HttpAudit:
     def turned_away(self, address: str, error: HeadraceError) -> None:
         """Before its request was read."""
         told = {"status": 429, "code": error.code, "why": error.message}
+        self.log.add(self.event(AuditKind.REFUSAL, None, address, **told))
+
+    def stranger(self, address: str, tried: str, error: HeadraceError) -> None:
+        """Somebody was not let in, who said this name."""
+        told = {"status": status_of(error), "code": error.code, "why": error.message, "tried": tried}
         self.log.add(self.event(AuditKind.REFUSAL, None, address, **told))
 
     def not_let_in(self, scope: Scope, answer: Answer, address: str, headers: Sequence[bytes]) -> None:
@@ -254,8 +258,9 @@ class AuditedCall(EndpointCall):
 class StatementWitness:
     """Of the statements of one request; see :class:`controller.access.session.Witness`."""
 
-    def __init__(self, audit: HttpAudit, session: Caller, address: str) -> None:
+    def __init__(self, audit: HttpAudit, session: Caller, address: str, route: str = SQL) -> None:
         self._saw_some = False
+        self._route = route
         self._audit, self._session, self._address = audit, session, address
 
     def check(self) -> None:
@@ -270,7 +275,7 @@ class StatementWitness:
         self._saw_some = True
         if isinstance(error, HeadraceError) and status_of(error) in REFUSALS:
             return  # The request has a line of its own.
-        event = self._audit.event(AuditKind(kind), self._session, self._address, route=SQL, statement=statement)
+        event = self._audit.event(AuditKind(kind), self._session, self._address, route=self._route, statement=statement)
         event.ms = seconds * 1000
         if isinstance(error, HeadraceError):
             event.code = error.code  # Without the message, which may quote a value.

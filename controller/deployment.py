@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from controller.access.keeper import Keeper
 from controller.access.session import ANONYMOUS, OPEN, Caller
@@ -40,6 +40,7 @@ __all__ = [
     "RequestMoment",
     "Short",
     "StatementResult",
+    "StatementText",
     "ViewInfo",
     "WriteResult",
     "health_of",
@@ -65,6 +66,15 @@ class StatementResult:
     """The first AUTO_INCREMENT value that was generated for an inserted row."""
     done: str | None = None
     """What a definition did, for people: ``table stories created``."""
+    matched: int | None = None
+    """Of an UPDATE, the rows that it was about, changed or not."""
+
+
+class StatementText(NamedTuple):
+    """One statement of a text."""
+
+    sql: str
+    parameters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,9 @@ class StatementLists(Protocol):
 
     async def running(self) -> Listing[RunningInfo]:
         """The oldest first."""
+
+    def next_number(self) -> int:
+        """A number that no other statement or connection of this process has, nor will have."""
 
     async def stop(self, id: int) -> RunningInfo:
         """Stop a statement. Raises NotFound; Unavailable where its process does not answer."""
@@ -354,6 +367,9 @@ class Deployment(Protocol):
 
     async def check_text(self, sql: str, session: Caller = OPEN) -> None:
         """Raises LimitExceeded; Forbidden where the session may not do all that the text says."""
+
+    async def divided(self, sql: str) -> list[StatementText]:
+        """The statements of a text. Raises SqlSyntaxError, LimitExceeded."""
 
     async def execute(
         self,

@@ -24,6 +24,7 @@ from controller.deployment import (
     QueryText,
     RunningInfo,
     StatementResult,
+    StatementText,
     ViewInfo,
 )
 from controller.hosts import Asked, Hosts, TableTarget
@@ -111,6 +112,9 @@ class Serving(Writing):
 
     async def check_text(self, sql: str, session: Caller = OPEN) -> None:
         await self._statements.check(sql, session)
+
+    async def divided(self, sql: str) -> list[StatementText]:
+        return [StatementText(each.parsed.sql, each.parameters) for each in await self.selects.texts.statements(sql)]
 
     async def execute(
         self,

@@ -35,6 +35,7 @@ from zookeeper.errors import AuthorityError
 from zookeeper.registration import check_name
 
 _LIMITS = Limits()
+MYSQL_VERSION = "8.0.36"
 DEFAULT_FILE = Path("headrace.toml")
 
 Pairs = Annotated[list[str], AfterValidator(pairs)]
@@ -93,6 +94,17 @@ class Settings(BaseSettings):
     )
     port: Annotated[int, Flag("serve", "up", "api")] = Field(
         default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one"
+    )
+    mysql_port: Annotated[int | None, Flag("serve", "up", "api", value="PORT")] = Field(
+        default=None, ge=0, le=65535, description="port for MySQL's clients; 0 takes a free one; none, if not given"
+    )
+    mysql_version: Annotated[str, Flag("serve", "up", "api", value="VERSION")] = Field(
+        default=MYSQL_VERSION,
+        pattern=r"8\.[0-9]+\.[0-9]+([-+][\w.+-]+)?",
+        description="version that MySQL's clients are told, by which they choose what they ask",
+    )
+    max_prepared: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=16_382, ge=1, description="prepared statements of a connection of MySQL's protocol"
     )
     memory_limit: Annotated[Size, Flag("serve", "up", "worker", value="SIZE")] = Field(
         default=512_000_000, description="bytes of state and readers, obeyed by evicting"

@@ -121,9 +121,9 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 7995),
-    "api": (39, 6740),
-    "controller": (95, 18250),
+    "headrace": (51, 8070),
+    "api": (48, 8610),
+    "controller": (95, 18350),
     "worker": (88, 17750),
     "migrations": (157, 30750),
     "domains": (107, 20850),

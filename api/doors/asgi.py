@@ -51,6 +51,7 @@ class AsgiDoor:
         self._routed = answering_pages(self._routed, origins)
         self._sockets = SocketOrigins(origins)
         self.endpoints = endpoints
+        self.requests = requests
         endpoints.asks_origin = bool(proxies) and audit is not None
         self._audit = audit
         self.admission = endpoints.admission

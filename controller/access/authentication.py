@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ssl import cert_time_to_seconds
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -91,6 +91,8 @@ class Authentication:
         self._clock = clock
         self.is_open = keeper is None or not keeper.closed
         """Everybody may do everything."""
+        self.changes = 0
+        """Rises whenever what a session may do may have changed: who keeps one asks for it anew."""
         self.sessions: dict[bytes | PeerCertificate | None, Caller] = {}
         """Those that were verified, by their headers or certificates; they may have expired (see
         ``Endpoints.known``)."""
@@ -109,6 +111,7 @@ class Authentication:
     def _changed(self) -> None:
         self.is_open = self._keeper is None or not self._keeper.closed
         self._note()
+        self.changes += 1
         self.sessions.clear()
 
     async def session(self, headers: list[bytes], address: str, certificate: PeerCertificate | None = None) -> Caller:
@@ -179,6 +182,39 @@ class Authentication:
         return [
             Presence(account, way, len(ends), min(ends), reads.get(account)) for (account, way), ends in found.items()
         ]
+
+    # --- verifiers of MySQL's plugins ---------------------------------------------------------------------------------
+
+    def plugin_of(self, name: str, known: Sequence[str]) -> str:
+        """The first of the plugins that the account has a verifier for; else, and for no account, the first of all."""
+        account = None if self._keeper is None else self._keeper.accounts.get(name)
+        return next((each for each in known if account is not None and each in account.verifiers), known[0])
+
+    def proved(self, name: str, plugin: str, fits: Callable[[str], bool], address: str) -> Caller | None:
+        """The session of the account whose verifier of this plugin fits; None: it has none, or it does not.
+
+        :raises TooManyRequests: the address has to wait. :raises Unauthenticated: the account is locked, or is over."""
+        if self._keeper is None or self.is_open:
+            return OPEN
+        self._check(address)
+        account = self._keeper.accounts.get(name)
+        kept = None if account is None or account.is_role else account.verifiers.get(plugin)
+        if kept is None or not fits(kept):
+            return None
+        try:
+            return self._keeper.session(
+                name,
+                seconds(""),
+                lambda account: account.verifiers.get(plugin) == kept and not account.is_role,
+                NO_CLAIMS,
+            )
+        except Unauthenticated:
+            self._count(address)
+            raise
+
+    def failed(self, address: str) -> None:
+        """A proof from this address did not fit."""
+        self._count(address)
 
     def _of_certificate(self, keeper: Keeper, certificate: PeerCertificate) -> Caller:
         """Nobody guesses a certificate: what is refused is not counted."""

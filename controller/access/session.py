@@ -40,6 +40,10 @@ class InSession(Protocol):
     name: str
     """Of a transaction that is all of it, the id; "" where it ends with the request."""
     autocommit: bool
+    number: int
+    """Of the connection that it is of, under which its statements are listed; 0: of none."""
+    seen: float
+    """When its latest statement came, by ``monotonic``."""
 
     @property
     def transaction(self) -> Any:

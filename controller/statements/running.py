@@ -47,15 +47,18 @@ class RunningStatements:
         """The oldest one first."""
         return iter(list(self._running.values()))
 
+    def next_number(self) -> int:
+        return next(self._numbers)
+
     @contextmanager
-    def entered(self, text: str) -> Iterator[None]:
-        """While the current task performs it.
+    def entered(self, text: str, number: int = 0) -> Iterator[None]:
+        """While the current task performs it; ``number``: of the connection that asks.
 
         :raises Cancelled: somebody has stopped it.
         """
         task = asyncio.current_task()
         assert task is not None, "a statement runs in a task"
-        one = RunningStatement(next(self._numbers), text[:TEXT_SHOWN], monotonic(), task)
+        one = RunningStatement(number or next(self._numbers), text[:TEXT_SHOWN], monotonic(), task)
         self._running[one.number] = one
         try:
             yield
@@ -101,6 +104,9 @@ class Lists:
         """In a cluster."""
         self._asked = asked
         self._running = running
+
+    def next_number(self) -> int:
+        return self._running.next_number()
 
     async def queries(self) -> Listing[QueryInfo]:
         own = self.own_queries()

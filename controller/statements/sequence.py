@@ -111,7 +111,7 @@ class Statements:
         self, sql: str, params: Sequence[Any], token: Clock | None, session: Caller = OPEN, *, atomic: bool = False
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly. ``atomic``: all of it or nothing."""
-        with self.running.entered(hidden(sql)):
+        with self.running.entered(hidden(sql), session.session.number if session.session is not None else 0):
             began = asyncio.get_running_loop().time()
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)

@@ -42,6 +42,8 @@ class StatementSession:
         self.account = account
         self._transaction: Transaction | None = None
         self.autocommit = True
+        self.number = 0
+        """Of its connection, which its statements are listed under; 0: each has a number of its own."""
         self.seen = monotonic()
         self._sessions = sessions
 
@@ -54,6 +56,8 @@ class StatementSession:
 
     def begin(self, *, read_only: bool = False) -> Transaction:
         """Raises Unsupported, where the deployment has no transactions."""
+        if self.number:
+            self._sessions.check_room()
         self._transaction = self._sessions.transaction(read_only=read_only)
         return self._transaction
 
@@ -79,12 +83,18 @@ class Sessions:
         """By their names."""
         self._single: dict[str, StatementSession] = {}
         """By the id of the transaction that is all of one."""
+        self._connected: dict[int, StatementSession] = {}
+        """By the number of a connection, whose door ends them."""
         self._ended: dict[str, tuple[str, str, tuple[int, Clock] | None]] = {}
         """By id, whose it was, how it ended, and a commit's result: it may be asked for again."""
         self._watching: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._known) + len(self._single)
+
+    def _open(self) -> int:
+        return len(self) + sum(each.transaction is not None for each in self._connected.values())
 
     def transaction(self, *, read_only: bool = False) -> Transaction:
         """:raises Unsupported: there are none here."""
@@ -97,6 +107,22 @@ class Sessions:
         """A session for one request."""
         return StatementSession("", account, self)
 
+    # --- of connections -------------------------------------------------------------------------------------------
+
+    def connected(self, number: int, account: str) -> StatementSession:
+        """A new session of a connection, which lasts as long as that: it has no end of its own."""
+        session = self._connected[number] = StatementSession(f"connection {number}", account, self)
+        session.number = number
+        return session
+
+    def disconnected(self, number: int) -> None:
+        """What is open in it is rolled back."""
+        session = self._connected.pop(number, None)
+        if session is not None and session.transaction is not None:
+            task = asyncio.create_task(self._give_up(session))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
     # --- by name --------------------------------------------------------------------------------------------------
 
     def named(self, name: str, account: str) -> StatementSession:
@@ -107,7 +133,7 @@ class Sessions:
             raise BadRequest(f"the name of a session has 1 to {LONGEST_NAME} printable characters")
         found = self._known.get(name)
         if found is None:
-            self._check_room()
+            self.check_room()
             found = self._known[name] = StatementSession(name, account, self)
             self._watch()
         if found.account != account:
@@ -119,7 +145,7 @@ class Sessions:
 
     def open(self, account: str, *, read_only: bool = False) -> str:
         """The id of a new transaction. Raises Overloaded, Unsupported."""
-        self._check_room()
+        self.check_room()
         session = StatementSession("", account, self)
         id = session.name = session.begin(read_only=read_only).id
         self._single[id] = session
@@ -171,16 +197,17 @@ class Sessions:
                 own.statements,
                 own.read_only,
             )
-            for session in (*self._known.values(), *self._single.values())
+            for session in (*self._known.values(), *self._single.values(), *self._connected.values())
             if (own := session.transaction) is not None
         ]
         return sorted(found, key=lambda each: -each.seconds)
 
     # --- their ends -------------------------------------------------------------------------------------------------
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
+        """Raises Overloaded."""
         limit = self.limits.max_transactions
-        if len(self) >= limit:
+        if self._open() >= limit:
             raise Overloaded(
                 f'"max_transactions", {limit} sessions and transactions, are open',
                 hint="COMMIT or ROLLBACK others, try again later, or start the server with a greater max_transactions",
@@ -211,12 +238,17 @@ class Sessions:
                     self._end(id, f'was rolled back after "transaction_idle", {idle:g} s, without a statement')
                     gone.append(session)
             for session in gone:
-                try:
-                    await session.roll_back()
-                except HeadraceError as error:
-                    _log.info("an idle transaction was given up: %s", error.message)
+                await self._give_up(session)
+
+    async def _give_up(self, session: StatementSession) -> None:
+        try:
+            await session.roll_back()
+        except HeadraceError as error:
+            _log.info("an idle transaction was given up: %s", error.message)
 
     async def close(self) -> None:
+        if self._ending:
+            await asyncio.wait(self._ending)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

@@ -42,6 +42,8 @@ def up(
 
     def started(running: Up) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
+        if running.mysql:
+            typer.echo(f"MySQL's clients are answered at {running.mysql}")
         typer.echo(
             f"{several(settings.workers, 'worker')}, {several(settings.controllers, 'controller')}, "
             f"{settings.apis} api; ZooKeeper at {running.zookeeper}"
@@ -98,6 +100,7 @@ def api(
     settings: Settings,
     supervised: Supervised = False,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket to take over.")] = None,
+    mysql_fd: Annotated[int | None, typer.Option(hidden=True, help="The same, for MySQL's clients.")] = None,
 ) -> None:
     """Run an api process of a cluster: it answers the HTTP requests of applications.
 
@@ -109,7 +112,7 @@ def api(
     check_secret(settings)
     from headrace.cluster import parts  # Late, as with serve.
 
-    parts.api(settings, fd)
+    parts.api(settings, fd, mysql_fd)
 
 
 def check_secret(settings: Settings) -> None:

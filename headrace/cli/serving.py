@@ -113,6 +113,8 @@ def serve(settings: Settings) -> None:
 
     def started(running: Running) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
+        if running.mysql:
+            typer.echo(f"MySQL's clients are answered at {running.mysql}")
         typer.echo(f"data in {settings.data.absolute()}, memory limit {format_size(settings.memory_limit)}")
         if settings.archive is not None:
             typer.echo(f"archived every {settings.archive_interval:g} s under {settings.archive}")

@@ -31,7 +31,7 @@ from domains.plan.packets import Insert
 from headrace.cluster.control_links import to_controllers
 from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.access import begin_audit, begin_tokens
-from headrace.serving.listening import StartFailed, listen
+from headrace.serving.listening import StartFailed, listen, listen_for_mysql
 from headrace.serving.opening import spark_selects
 from headrace.serving.server import Running, answer
 from headrace.settings import Settings
@@ -177,10 +177,16 @@ from it too, or whoever connects waits for this moment, which is better than a 5
 _log = logging.getLogger("headrace.api")
 
 
-async def run(settings: Settings, fd: int | None = None, started: Callable[[Running], None] | None = None) -> None:
+async def run(
+    settings: Settings,
+    fd: int | None = None,
+    started: Callable[[Running], None] | None = None,
+    mysql_fd: int | None = None,
+) -> None:
     """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when the deployment serves.
 
-    ``fd`` is a listening socket to take over, which several processes may share. Raises StartFailed.
+    ``fd`` is a listening socket to take over, which several processes may share; ``mysql_fd`` one for MySQL's clients.
+    Raises StartFailed.
     """
     if settings.zookeeper is None:
         raise BadRequest("an api process needs the address of ZooKeeper", hint="--zookeeper host:port")
@@ -189,13 +195,14 @@ async def run(settings: Settings, fd: int | None = None, started: Callable[[Runn
     except AuthorityError as error:
         raise StartFailed(error.message, hint=error.hint) from error
     listening = listen(settings.host, settings.port) if fd is None else socket.socket(fileno=fd)
-    with listening:
+    mysql_listening = listen_for_mysql(settings) if mysql_fd is None else socket.socket(fileno=mysql_fd)
+    with listening, mysql_listening as mysql:
         opening = Opening()
         deployment = asyncio.create_task(_open(settings, authority, opening))
         try:
             if fd is not None:
                 await asyncio.wait([deployment], timeout=SHARED_SECONDS)
-            await answer(settings, listening, started or _tell, opening, lambda: deployment)
+            await answer(settings, listening, started or _tell, opening, lambda: deployment, mysql)
         except (AuthorityError, HeadraceError) as error:
             raise StartFailed(error.message, hint=error.hint) from error
         finally:
@@ -234,7 +241,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
 
 
 def _tell(running: Running) -> None:
-    _log.info("answers at %s", running.url)
+    _log.info("answers at %s%s", running.url, running.mysql and f", MySQL's clients at {running.mysql}")
 
 
 __all__ = ["run"]

@@ -28,11 +28,11 @@ def controller(settings: Settings) -> None:
     _run(settings, run(settings))
 
 
-def api(settings: Settings, fd: int | None = None) -> None:
-    """``fd``: a listening socket that several api processes share. Raises HeadraceError."""
+def api(settings: Settings, fd: int | None = None, mysql_fd: int | None = None) -> None:
+    """``fd``, ``mysql_fd``: listening sockets that several api processes share. Raises HeadraceError."""
     from headrace.cluster.api_process import run
 
-    _run(settings, run(settings, fd))
+    _run(settings, run(settings, fd, mysql_fd=mysql_fd))
 
 
 def _run(settings: Settings, part: Coroutine[None, None, None]) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -27,6 +27,7 @@ from headrace.serving.listening import (
     hosts_of,
     is_public,
     listen,
+    listen_for_mysql,
 )
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
@@ -52,6 +53,7 @@ PROGRAM = (sys.executable, "-m", "headrace")
 """The beginning of the parts' commands."""
 
 Tell = Callable[[str], None]
+NO_SOCKETS: Mapping[str, int] = {}
 NOT_WAITED_FOR = "storage,shards,leader,changes"
 """Reasons not to be ready. A cluster is up once it answers: a lost disk or shard of it is shown by its status."""
 
@@ -61,6 +63,8 @@ class Up:
     """A cluster that serves."""
 
     url: str
+    mysql: str
+    """Where MySQL's clients are answered; "" where they are not."""
     zookeeper: str
     pids: dict[str, int]
 
@@ -78,6 +82,7 @@ class Supervisor:
     _ensemble: Ensemble | None = None
     _zookeeper: str = ""
     _url: str = ""
+    _mysql: str = ""
     _hosts: list[str] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,12 +100,13 @@ class Supervisor:
                 self.settings = self.settings.model_copy(update={"secret_file": secret})
             if left:
                 self.tell(f"ended what an earlier headrace up had left running: {', '.join(left)}")
-            with listen(self.settings.host, self.settings.port) as listening:
+            with listen(self.settings.host, self.settings.port) as listening, listen_for_mysql(self.settings) as mysql:
+                self._mysql = "" if mysql is None else address(mysql, "mysql").partition("://")[2]
                 self._hosts = hosts_of(self.settings, listening)
                 self._url = address(listening, "http" if context_of(self.settings) is None else "https")
                 try:
-                    if await unless(stop, self._start(listening)):
-                        started(Up(self._url, self._zookeeper, self._pids()))
+                    if await unless(stop, self._start(listening, mysql)):
+                        started(Up(self._url, self._mysql, self._zookeeper, self._pids()))
                         await stop.wait()
                 finally:
                     await self._stop()
@@ -124,7 +130,7 @@ class Supervisor:
 
     # --- start ----------------------------------------------------------------------------------------------
 
-    async def _start(self, listening: socket.socket) -> None:
+    async def _start(self, listening: socket.socket, mysql: socket.socket | None) -> None:
         settings = self.settings
         # The workers inherit the limit. ZooKeeper, which knows how many shards there are, needs files itself.
         allow_open_files(ceil((settings.shards or CLUSTER_SHARDS) / settings.workers))
@@ -146,7 +152,7 @@ class Supervisor:
             shards = await shards_of(settings, authority)
             allow_open_files(ceil(shards / settings.workers))
             self.settings = settings.model_copy(update={"shards": shards})
-            self._children = [PartProcess(part, self.tell, self._changed) for part in self._parts(listening)]
+            self._children = [PartProcess(part, self.tell, self._changed) for part in self._parts(listening, mysql)]
             for child in reversed(self._children):
                 await child.start()
             if not await unless(self._ended, self._until_there(authority)):
@@ -166,18 +172,21 @@ class Supervisor:
         finally:
             await keeper.close()
 
-    def _parts(self, listening: socket.socket) -> list[ClusterPart]:
+    def _parts(self, listening: socket.socket, mysql: socket.socket | None) -> list[ClusterPart]:
         """In the order in which they are stopped."""
         settings = self.settings
+        sockets = {"--fd": listening.fileno()} | ({} if mysql is None else {"--mysql-fd": mysql.fileno()})
         api = [
-            self._part("api", number, settings.read_timeout + GRACE_SECONDS, ("--fd", str(listening.fileno())))
+            self._part("api", number, settings.read_timeout + GRACE_SECONDS, sockets)
             for number in range(1, settings.apis + 1)
         ]
         controllers = [self._part("controller", each, CONTROLLER_GRACE) for each in range(1, settings.controllers + 1)]
         workers = [self._part("worker", each, WORKER_GRACE) for each in range(1, settings.workers + 1)]
         return [*api, *controllers, *workers]
 
-    def _part(self, kind: str, number: int, grace: float, options: tuple[str, ...] = ()) -> ClusterPart:
+    def _part(self, kind: str, number: int, grace: float, sockets: Mapping[str, int] = NO_SOCKETS) -> ClusterPart:
+        """``sockets``: what it inherits, by the option that names it."""
+        options = [word for option, number in sockets.items() for word in (option, str(number))]
         name = f"{kind}-{number}"
         part = ClusterPart(
             name,
@@ -185,7 +194,7 @@ class Supervisor:
             {**os.environ, **self._environment()},
             self._directory.logs / f"{name}.log",
             grace,
-            (int(options[1]),) if options else (),
+            tuple(sockets.values()),
         )
         return self.altered(part)
 

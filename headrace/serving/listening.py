@@ -12,6 +12,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
@@ -42,6 +43,14 @@ def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         hint = f"; is another server running? choose another with {flag}" if "in use" in reason else ""
         raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
+
+
+def listen_for_mysql(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+    """The same for MySQL's clients, where they are wanted. The address is HTTP's: so what others must not reach without
+    accounts is not reached here either."""
+    if settings.mysql_port is None:
+        return nullcontext()
+    return listen(settings.host, settings.mysql_port, "--mysql-port")
 
 
 def address(listening: socket.socket, scheme: str = "http") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,8 @@ from api.doors.opening import OpeningDoor
 from api.doors.tls import Tls, TlsConnection
 from api.doors.wire_http import WireHttp
 from api.limits import Admission, Limits
+from api.mysql.door import MysqlDoor
+from api.mysql.shared import MysqlShared
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
@@ -31,6 +33,7 @@ from headrace.serving.listening import (
     check_exposed,
     hosts_of,
     listen,
+    listen_for_mysql,
     log_to_standard_error,
 )
 from headrace.serving.opening import open_deployment
@@ -52,6 +55,8 @@ class Running:
     """A server that takes requests."""
 
     url: str
+    mysql: str
+    """Where MySQL's clients are answered, ``127.0.0.1:3306``; "" where they are not."""
     stop: Callable[[], None]
     """Begins a clean stop, as a signal does."""
 
@@ -66,12 +71,13 @@ class HttpServer(uvicorn.Server):
         started: Callable[[Running], None],
         stopping: Callable[[], None] = lambda: None,
         reload: Callable[[], None] | None = None,
+        mysql: str = "",
     ) -> None:
         """``reload``: called on SIGHUP, which stops the server otherwise."""
         super().__init__(config)
         self._reload = reload
         self._tell_stopping = stopping
-        self._running = Running(url, self._stop)
+        self._running = Running(url, mysql, self._stop)
         self._tell_started = started
 
     def _stop(self) -> None:
@@ -125,17 +131,19 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     give_back_early()
     log_to_standard_error(settings)
     loop_factory = config(None, settings).get_loop_factory()
-    with listen(settings.host, settings.port) as listening:
+    with listen(settings.host, settings.port) as listening, listen_for_mysql(settings) as mysql:
         if not (settings.data / ACCOUNTS).exists():  # Now, and not after hours of opening.
             check_exposed(listening, settings, accounts=False)
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve(settings, listening, started))
+            runner.run(_serve(settings, listening, mysql, started))
 
 
-async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
+async def _serve(
+    settings: Settings, listening: socket.socket, mysql: socket.socket | None, started: Callable[[Running], None]
+) -> None:
     try:
         opening = Opening()
-        await answer(settings, listening, started, opening, lambda: open_deployment(settings, opening))
+        await answer(settings, listening, started, opening, lambda: open_deployment(settings, opening), mysql)
     except HeadraceError as error:
         raise StartFailed(str(error)) from error
     except OSError as error:
@@ -155,6 +163,7 @@ async def answer(
     started: Callable[[Running], None],
     opening: Opening,
     open_it: Callable[[], Awaitable[Deployment]],
+    mysql: socket.socket | None = None,
 ) -> None:
     """Answer from the first moment on: how far the start is, and once a deployment is open, for that. Raises what keeps
     it from being opened. A stop before that gives the start up, which is no error."""
@@ -164,7 +173,7 @@ async def answer(
     door = OpeningDoor(opening, admission)
     http = config(door, settings, tls)
     tasks: list[asyncio.Task[Deployment]] = []
-    apps: list[AsgiDoor] = []
+    doors: list[AsgiDoor | MysqlDoor] = []
     timers: list[asyncio.TimerHandle] = []
 
     async def open_behind(running: Running) -> Deployment:
@@ -175,8 +184,10 @@ async def answer(
             raise
         if not opening.given_up:
             app = http.loaded_app = _app(deployment, admission, settings, listening)
-            apps.append(app)
+            doors.append(app)
             door.end(app)
+            if mysql is not None:
+                doors.insert(0, await _mysql_door(deployment, app, settings, tls, mysql))
             _collect(admission)
             count(deployment)
             started(running)
@@ -199,6 +210,7 @@ async def answer(
         lambda running: tasks.append(asyncio.create_task(open_behind(running))),
         stopping,
         None if tls is None else partial(_read_again, settings, tls),
+        "" if mysql is None else address(mysql, "mysql").partition("://")[2],
     )
     try:
         # In a task of its own: it wakes ten times a second, and what opens a deployment need not.
@@ -211,14 +223,18 @@ async def answer(
             admission.collector.end()
         for timer in timers:
             timer.cancel()
-        for app in apps:
-            await app.close()
-        for task in tasks:
-            try:
-                deployment = await task
-            except Cancelled:
-                continue
-            await deployment.close()
+        await _close(doors, tasks)
+
+
+async def _close(doors: Sequence[AsgiDoor | MysqlDoor], opened: Sequence[asyncio.Task[Deployment]]) -> None:
+    for door in doors:
+        await door.close()
+    for task in opened:
+        try:
+            deployment = await task
+        except Cancelled:
+            continue
+        await deployment.close()
 
 
 def _read_again(settings: Settings, tls: Tls) -> None:
@@ -236,6 +252,22 @@ def _app(deployment: Deployment, admission: Admission, settings: Settings, liste
         drills=settings.drills,
         backups=None if settings.backups is None else partial(_backups, settings.backups),
     )
+
+
+async def _mysql_door(
+    deployment: Deployment, app: AsgiDoor, settings: Settings, tls: Tls | None, listening: socket.socket
+) -> MysqlDoor:
+    shared = MysqlShared(
+        deployment,
+        app.endpoints,
+        app.requests,
+        tls=tls,
+        version=settings.mysql_version,
+        max_prepared=settings.max_prepared,
+    )
+    door = MysqlDoor(shared)
+    await door.listen(listening)
+    return door
 
 
 def _backups(url: str) -> list[dict[str, Any]]:

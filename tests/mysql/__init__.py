@@ -1,0 +1,1 @@
+"""MySQL's protocol, asked by drivers as they come and byte by byte."""
