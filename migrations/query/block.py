@@ -112,7 +112,7 @@ class SelectBlock:
             return
         if self.inner is not None:
             raise Unsupported("a subquery beside rows that are worked out when the answer is read")
-        self.inner, after = read_later(self.stage, self.context.statistics)
+        self.inner, after = read_later(self.stage, self.context.statistics, self.context.catalog)
         self.stage = stage_of(replace(self.inner.plan, columns=self.inner.columns))
         self.stage.conditions = after
 

@@ -26,6 +26,7 @@ otherwise D is joined by ``p IS NULL`` and ``COALESCE(p, a constant)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -162,6 +163,28 @@ def _link(condition: Expression) -> Wide | None:
             outer, inner = keys(other, own)
             return Wide(inner, correlation(outer), is_condition=True)
     return None
+
+
+Links = list[tuple[int, Expression]]
+"""A subquery's columns, and what of the row around they are equal to."""
+
+
+def parted(
+    relation: Relation, level: int, stage: SelectStage, own: Correlations, *, optional: bool
+) -> tuple[Relation, Links]:
+    """What the subquery carries of the row of the query around, which has this level, as links. ``optional``: its rows
+    may be missing, so that what it carries of rows further out is linked with columns of that row too."""
+    links: Links = []
+    kept: list[Carried] = []
+    for carried in relation.carried:
+        outer = carried.slot.outer
+        if outer is not None and levels(outer) == {level}:
+            links.append((carried.column, inward(outer, level)))
+        elif outer is not None and optional:
+            links.append((carried.column, own.put(outer, stage)))
+        else:
+            kept.append(carried)
+    return replace(relation, carried=tuple(kept)), links
 
 
 def correlation(outer: Expression) -> Slot:

@@ -34,7 +34,7 @@ from domains.operators.accumulators import accumulator
 from domains.operators.over import Partition, Windows
 from domains.plan.deltas import key_function
 from migrations.query.expressions.drawing import extended_rows, is_drawn
-from migrations.query.expressions.late import Filled, Given, key_of, parameters_in, replaced, with_values
+from migrations.query.expressions.late import Filled, Given, LookedUp, key_of, parameters_in, replaced, with_values
 from migrations.query.expressions.terms import conjunction
 from migrations.query.plans.late_queries import LateCall, LateGroups, LateMatch, LateQuery, LateWindows
 from migrations.query.relation import LateParts
@@ -52,17 +52,33 @@ class LateAnswer:
     nothing: tuple[Constant, ...]
     """What it answers where no row is, if it is of a row then."""
     finish: Finish
+    each: tuple[LateQuery, ...] | None = None
+    """It answers a row for each key, which is its columns behind the first ``width``; without one, what these queries
+    answer of no row: see ``plans/each_row.py``."""
+    width: int = 1
 
     def given(self, rows: Sequence[Row], known: Sequence[tuple[str, Filled]]) -> tuple[str, Filled]:
         """The parameter's value out of the reader's rows, with those that come before it."""
-        last, (column,) = self.finish.queries[-1], self.finish.columns
-        found = _cut(_compiled(self.finish, tuple(known))(rows, []), last.limit, last.offset)
+        last, (column, *_) = self.finish.queries[-1], self.finish.columns
+        found = _cut(_ready(self.finish, tuple(known))(rows, []), last.limit, last.offset)
+        if self.each is not None:
+            return self.key, self._for_each(found, self.each, known)
         values = tuple(dict.fromkeys(Constant(value, column.type) for (value,) in found)) or self.nothing
         if self.is_list:
             return self.key, values
         if len(found) > 1:
             raise SqlError("a subquery that is a value has more than one row")
         return self.key, values[0] if values else Constant(None, column.type)
+
+    def _for_each(self, rows: Rows, of_nothing: tuple[LateQuery, ...], known: Sequence[tuple[str, Filled]]) -> LookedUp:
+        keys = self.finish.columns[self.width :]
+        key_of = key_function(tuple(range(len(keys))), collated([column.type.equality for column in keys]))
+        shown = self.finish.columns[: self.width]
+        nothing = Finish((), shown, LateParts(), of_nothing, ())
+        found = _ready(nothing, tuple(known))([], []) if of_nothing else []
+        missing = found[0] if found else (None,) * self.width
+        by_key = {key_of(row[self.width :]): row[: self.width] for row in rows if None not in row[self.width :]}
+        return LookedUp(by_key, missing, key_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,7 @@ class Finish:
         given: list[tuple[str, Filled]] = [(key, values[at]) for key, at in self.places if not is_drawn(key)]
         for below in self.answers:
             given.append(below.given(rows, given))
-        found = _compiled(self, tuple(given))(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
+        found = _ready(self, tuple(given))(rows, [(key, values[at]) for key, at in self.places if is_drawn(key)])
         return _cut(found, self.queries[-1].limit if limit is None else limit, offset or self.queries[-1].offset)
 
     def described(self) -> list[str]:
@@ -183,12 +199,21 @@ def _call_text(call: LateCall, names: Sequence[str]) -> str:
 
 MOST_COMPILED = 512
 """Look-ups' values, each with functions of some kB."""
+Steps = Callable[[Sequence[Row], Sequence[tuple[str, Given]]], Rows]
+
+
+def _ready(finish: Finish, given: tuple[tuple[str, Filled], ...]) -> Steps:
+    """What has looked up rows of an answer is of this look-up alone, and is not remembered."""
+    is_own = any(isinstance(value, LookedUp) for _, value in given)
+    return _compile(finish, given) if is_own else _compiled(finish, given)
 
 
 @lru_cache(MOST_COMPILED)
-def _compiled(
-    finish: Finish, given: tuple[tuple[str, Filled], ...]
-) -> Callable[[Sequence[Row], Sequence[tuple[str, Given]]], Rows]:
+def _compiled(finish: Finish, given: tuple[tuple[str, Filled], ...]) -> Steps:
+    return _compile(finish, given)
+
+
+def _compile(finish: Finish, given: tuple[tuple[str, Filled], ...]) -> Steps:
     values: dict[str, Filled | Field] = dict(given)
     drawn = [key for key, _ in finish.places if is_drawn(key)]
     values |= {key: Field(len(finish.stored) + at, DOUBLE) for at, key in enumerate(drawn)}
@@ -295,11 +320,20 @@ def _draws(e: Expression) -> bool:
 
 
 def _value(e: Expression, values: Mapping[str, Filled | Field]) -> Callable[[Row], Value]:
-    return compile_expression(with_values(e, values))
+    made = with_values(e, values)
+    return compile_expression.__wrapped__(made) if _looks_up([e], values) else compile_expression(made)
 
 
 def _condition(conditions: Sequence[Expression], values: Mapping[str, Filled | Field]) -> Callable[[Row], bool] | None:
-    return compile_predicate(with_values(conjunction(conditions), values)) if conditions else None
+    if not conditions:
+        return None
+    made = with_values(conjunction(conditions), values)
+    return compile_predicate.__wrapped__(made) if _looks_up(conditions, values) else compile_predicate(made)
+
+
+def _looks_up(expressions: Sequence[Expression], values: Mapping[str, Filled | Field]) -> bool:
+    """Whether they hold rows of an answer, which are not to be remembered with them."""
+    return any(isinstance(values[key_of(p)], LookedUp) for e in expressions for p in parameters_in(e))
 
 
 def _match(match: LateMatch, values: Mapping[str, Filled | Field]) -> Callable[[Sequence[Row]], Rows]:

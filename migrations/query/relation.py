@@ -19,7 +19,6 @@ from domains.plan.estimates import Statistics
 from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp, nodes, position, text_of
-from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import has_parameter, marked_late
 from migrations.query.expressions.scope import Scope
 from migrations.query.expressions.terms import substituted
@@ -54,6 +53,10 @@ class Slot:
     """What feeds it is the time of the request, in this expression of it: see ``expressions/moments.py``."""
     answer: Relation | None = None
     """What feeds it is the answer to a query below: see ``plans/parts.py``."""
+    each: tuple[LateQuery, ...] | None = None
+    """That answer has a row for each row around, or what these answer of no row: see ``plans/each_row.py``."""
+    width: int = 1
+    """The columns of that row; behind them are those by which it is found."""
 
     @property
     def key(self) -> str:
@@ -213,6 +216,8 @@ class QueryContext:
     """Whether it is a view: what may not be read by another query before the answer is read is put off till then."""
     puts_off: bool = False
     """Whether that is done: see ``view.plan_query``."""
+    asks_each: bool = False
+    """Whether that is done also of what reads the row around: see ``plans/each_row.py``."""
     answers: list[Slot] = field(default_factory=list)
     """The parameters that queries below answer."""
 
@@ -271,7 +276,8 @@ def marked(relation: Relation, prefix: Mark) -> Relation:
 
     def moved(slot: Slot) -> Slot:
         answer = None if slot.answer is None else marked(slot.answer, prefix)
-        return replace(slot, marks=tuple(prefix + mark for mark in slot.marks), answer=answer)
+        each = slot.each and tuple(query.changed(late) for query in slot.each)
+        return replace(slot, marks=tuple(prefix + mark for mark in slot.marks), answer=answer, each=each)
 
     def late(expression: Expression) -> Expression:
         return marked_late(expression, prefix)
@@ -427,16 +433,6 @@ def refuse_late(relation: Relation) -> None:
         f"{what}, in a subquery, a UNION's branch or a view that another query reads",
         hint="they are worked out when the answer is read: only the outermost query can have them",
     )
-
-
-def refuse_drawn(late: LateParts) -> None:
-    """:raises Unsupported: rows are made of several ones after RAND() or UUID() was drawn for each."""
-    drawn = [slot.name.split()[0][1:].upper() for slot in late.slots if is_drawn(slot.key)]
-    if drawn and (late.groups is not None or late.windows is not None or late.distinct or late.below):
-        raise Unsupported(
-            f"{drawn[0]}() beside DISTINCT, or below an aggregate or GROUP BY",
-            hint="it is drawn for each row of the answer: take DISTINCT or the groups in a query in FROM",
-        )
 
 
 def several_rows(construct: str) -> Unsupported:

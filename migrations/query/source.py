@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import filterfalse
 
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Expression, Field
@@ -47,7 +48,9 @@ from migrations.query.sources.names import (
     is_comma,
     json_alias,
     merged_names,
+    reads_both,
     refuse_same_alias,
+    without_alias,
     write_out,
 )
 from migrations.query.sources.tree import Full, Inner, Leaf, Left, Source, Unnested, columns_of, grafted, reads_beside
@@ -110,13 +113,13 @@ class FromClause:
                 return self._with_own_joins(node, nested)
             if not node.alias:
                 raise SqlError("every derived table must have an alias of its own")
-            relation = self._plan(_without_alias(node), self._context.inside(self._context.outer))
+            relation = self._plan(without_alias(node), self._context.inside(self._context.outer))
             return self._with_own_joins(node, self._leaf(relation, node.alias, alias_columns(node)))
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.JSONTable):
             source, right = self._json_table(None, node, "")
             return NamedSource(source, right.bounds)
         if isinstance(node, exp.Lateral):  # Nothing stands before it.
-            relation = self._plan(_without_alias(node.this), self._context.inside(self._context.outer))
+            relation = self._plan(without_alias(node.this), self._context.inside(self._context.outer))
             return self._leaf(relation, alias_of(node), alias_columns(node))
         raise Unsupported(f"{type(node).__name__.upper()} in FROM")
 
@@ -257,7 +260,7 @@ class FromClause:
             return self._beside_json_table(left, node, join, side)
         outer, alias = None if self._context.outer is None else self._context.outer.resolve, alias_of(node)
         around = self._around(Scope(left.bounds, outer), lambda field, _: field, (left.source,))
-        relation = self._plan(_without_alias(node.this), self._context.inside(around))
+        relation = self._plan(without_alias(node.this), self._context.inside(around))
         relation = plain(bounded(named_columns(relation, alias_columns(node), alias)))
         subqueries = Subqueries(self._stage, around, self._context, self._plan, self._correlations, self._doubts)
         self._stage.source = left.source
@@ -377,15 +380,18 @@ class FromClause:
         stage = self._stage
         waiting, stage.source, stage.conditions = stage.conditions, source, []
         subqueries, _ = self._subqueries(scope)
-        translate = self._translation(scope, subqueries)
+        translate, late = self._translation(scope, subqueries), len(stage.late)
         for part in parts:
             before = len(self._doubts)
             if not subqueries.restrict(part, translate):
                 found = translate(part)
                 doubts = self._doubts[before:]
-                stage.conditions += [call("or", found, *doubts)] if doubts else conditions_of(found)
+                conditions = [call("or", found, *doubts)] if doubts else conditions_of(found)
+                stage.late += filter(has_parameter, conditions)
+                stage.conditions += filterfalse(has_parameter, conditions)
         result = Inner((stage.source,), tuple(stage.conditions))
         stage.source, stage.conditions = None, waiting
+        stage.missing |= columns_of(result) if len(stage.late) > late else frozenset()
         return result
 
     def _beside(
@@ -398,7 +404,13 @@ class FromClause:
             kept = left if side == "LEFT" else right
             stage.source = optional.source
             subqueries, read = self._subqueries(scope, (optional.source, kept.source))
-            conditions += conditions_of(self._translation(scope, subqueries)(part))
+            found = self._translation(scope, subqueries)(part)
+            if has_parameter(found):
+                raise Unsupported(
+                    "a subquery in the ON of an outer join that comes to be when the answer is read",
+                    hint="join with a derived table",
+                )
+            conditions += conditions_of(found)
             grown, stage.source = stage.source, None
             read |= reads_beside(grown, optional.source) & (columns_of(optional.source) | columns_of(kept.source))
             if read <= columns_of(optional.source):
@@ -406,7 +418,7 @@ class FromClause:
                 left, right = (left, changed) if side == "LEFT" else (changed, right)
                 continue
             if not read <= columns_of(kept.source):
-                raise _reads_both()
+                raise reads_both()
             changed = replace(kept, source=grafted(grown, optional.source, kept.source))
             left, right = (changed, right) if side == "LEFT" else (left, changed)
         return left, right, conditions
@@ -432,7 +444,7 @@ class FromClause:
                 return rows_of(self._stage, places, self._context)
             side = next((each for each in sides if columns_of(each).issuperset(places)), None)
             if side is None:
-                raise _reads_both()
+                raise reads_both()
             return _columns_at(arrange(side, (), self._context.statistics), places)
 
         further = self._context.outer
@@ -445,8 +457,6 @@ class FromClause:
             found = fold(scalar(node, scope, setting), self._context.constants)
             if outer_columns(found):
                 raise Unsupported("a column of the query around beside a subquery in ON", hint="put it into WHERE")
-            if has_parameter(found):
-                raise Unsupported("a subquery in ON that comes to be when the answer is read", hint="put it into WHERE")
             return found
 
         return translate
@@ -454,13 +464,6 @@ class FromClause:
 
 def _places(relation: Relation) -> list[int]:
     return [o.expression.position for o in relation.outputs if isinstance(o.expression, Field)]
-
-
-def _reads_both() -> Unsupported:
-    return Unsupported(
-        "a subquery in the ON of an outer join that reads both of its sides",
-        hint="have it read one of them, or join with a derived table",
-    )
 
 
 def rows_of(stage: SelectStage, places: Sequence[int], context: QueryContext) -> RelationalPlan:
@@ -491,8 +494,3 @@ def _shifted(leaf: Leaf, expression: Expression) -> Field:
 _INNER = ("", "INNER", "CROSS", "STRAIGHT_JOIN", "OUTER")
 """Words that say nothing but the side: LEFT OUTER JOIN is LEFT JOIN."""
 _METHODS = ("", "NATURAL")
-
-
-def _without_alias(node: exp.Subquery) -> exp.Expr:
-    modifiers = [key for key in ("order", "limit", "offset", "with_") if node.args.get(key) is not None]
-    return node if modifiers else node.this

@@ -109,7 +109,7 @@ class SelectStage:
         late = [moved(each, lambda p: leaf.offset + p) for each in relation.late.conditions]
         self.late += late
         self.slots += relation.late.slots
-        self.missing |= frozenset[int]().union(*map(positions, late))
+        self.missing |= columns_of(leaf) if late else frozenset()
         if relation.key:
             key = frozenset(leaf.offset + i for i in relation.key)
             self.keys.append((key, columns_of(leaf)))

@@ -38,11 +38,12 @@ from domains.language.functions.comparands import are_alike, keys
 from domains.language.types import BIGINT
 from domains.plan.graph import AggregateCall, AggregateFunction, ParameterKind
 from migrations.parse.reading import exp
-from migrations.query.correlation import Correlations, inward, levels, outer_columns
+from migrations.query.correlation import Correlations, Links, inward, outer_columns, parted
 from migrations.query.expressions.late import parameter_call
 from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.scalar import compared_rows
 from migrations.query.expressions.terms import deciding, moved, not_unequal, null_rejected, substituted
+from migrations.query.plans.each_row import EachRow
 from migrations.query.plans.summaries import (
     COUNT_ROWS,
     Shown,
@@ -64,7 +65,6 @@ from migrations.query.relation import (
     SEVERAL,
     Around,
     Asked,
-    Carried,
     Output,
     QueryContext,
     Relation,
@@ -80,8 +80,6 @@ from migrations.query.stage import SelectStage, Wide, late_condition, wide
 
 Plan = Callable[[exp.Expr, QueryContext], Relation]
 Translate = Callable[[exp.Expr], Expression]
-Links = list[tuple[int, Expression]]
-"""A subquery's columns, and what of the row around they are equal to."""
 
 
 class Subqueries:
@@ -102,6 +100,7 @@ class Subqueries:
         self._plan = plan
         self._correlations = correlations
         self._doubts = doubts
+        self._each = EachRow(stage, around, context, correlations)
 
     def replace(self, node: exp.Expr, translate: Translate) -> Expression | None:
         """The value of a subquery's node over the stage's row; None where the node is none."""
@@ -174,6 +173,9 @@ class Subqueries:
 
     def _keep_later(self, left: Sequence[Expression], relation: Relation) -> None:
         """Rows that the subquery has something for, which is known when the answer is read (``plans/put_off.py``)."""
+        if self._context.asks_each and is_correlated(relation):
+            self._stage.late.append(self._each.membership(left, relation) if left else self._each.existence(relation))
+            return
         has_key = any(c.slot.kind in EQUALITIES and c.slot.outer is None for c in self._stage.carried)
         if not is_correlated(relation) and not has_key and len(left) < 2:
             self._stage.late.append(self._among(left[0] if left else truth(True), relation, any_row=not left))
@@ -215,6 +217,8 @@ class Subqueries:
         if width == 1 and self._is_asked_first(relation):
             (x,) = self._left(row, relation, translate)
             return self._among(x, relation)
+        if self._each.answers(relation):
+            return self._each.membership(self._left(row, relation, translate), relation)
         refuse_put_off(relation)
         _refuse_parameters(relation, "NOT IN, or IN outside of a WHERE's ANDs")
         left = [self._correlations.put(x, self._stage) for x in self._left(row, relation, translate)]
@@ -239,6 +243,8 @@ class Subqueries:
         relation = self._read(node.this, Asked.EXISTENCE)
         if self._is_asked_first(relation):
             return self._among(truth(True), relation, any_row=True)
+        if self._each.answers(relation):
+            return self._each.existence(self._read(node.this) if relation.linked else relation)
         refuse_put_off(relation)
         if relation.linked:
             return self._marked(relation)
@@ -265,6 +271,8 @@ class Subqueries:
         relation = self._read(node, keep_limit=True)
         if self._is_asked_first(relation) and len(relation.outputs) == 1:
             return [self._answer(relation)]
+        if self._each.answers(relation):
+            return self._each.values(relation)
         if is_put_off(replace(relation, outputs=())):
             return self._value_later(relation)
         shown, relation = relation.outputs, with_operands(relation)
@@ -333,8 +341,9 @@ class Subqueries:
             found = self._membership(left, right.this, translate)
             return found if is_any else call("not", found)
         relation = self._read(right.this)
-        refuse_put_off(relation)
-        _refuse_parameters(relation, f"a comparison with {'ANY' if is_any else 'ALL'}")
+        if not (is_late := self._each.answers(relation, alone=True)):
+            refuse_put_off(relation)
+            _refuse_parameters(relation, f"a comparison with {'ANY' if is_any else 'ALL'}")
         if isinstance(left, exp.Tuple):
             raise Unsupported("rows compared with ANY or ALL", hint="compare column by column in an EXISTS")
         (x,) = (self._correlations.put(x, self._stage) for x in self._left(left, relation, translate))
@@ -343,13 +352,18 @@ class Subqueries:
                 f"a comparison of {x.type} with {'ANY' if is_any else 'ALL'} of {relation.outputs[0].expression.type}",
                 hint="CAST one of the two",
             )
-        relation = plain(relation)
-        at, y = column_of(relation.outputs[0]), relation.outputs[0].expression
+        relation = relation if is_late else plain(relation)
+        y = relation.outputs[0].expression
+        at = 0 if is_late else column_of(relation.outputs[0])
         calls = [AggregateCall(f, at, y.type) for f in (AggregateFunction.MIN, AggregateFunction.MAX)]
         calls += [AggregateCall(AggregateFunction.COUNT, at, BIGINT), COUNT_ROWS]
-        leaf, links = self._beside(summarised(relation, [(c, str(c.function)) for c in calls]))
-        least, most, values, rows = (wide(leaf, _outputs(leaf, links) + i) for i in range(4))
-        is_empty = call("is_null", wide(leaf, links[0][0])) if links else call("eq", rows, Constant(0, BIGINT))
+        if is_late:
+            least, most, values, rows = self._each.summary(relation, calls)
+            is_empty = call("is_null", rows)
+        else:
+            leaf, links = self._beside(summarised(relation, [(c, str(c.function)) for c in calls]))
+            least, most, values, rows = (wide(leaf, _outputs(leaf, links) + i) for i in range(4))
+            is_empty = call("is_null", wide(leaf, links[0][0])) if links else call("eq", rows, Constant(0, BIGINT))
         decided = deciding(name, is_any, x, least, most)
         unknown = call("or", call("is_null", x), call("ne", rows, values))
         rest: list[Expression] = [is_empty, truth(not is_any), decided, truth(is_any), unknown, NOTHING]
@@ -395,19 +409,7 @@ class Subqueries:
         return plain(deduplicated(relation))
 
     def parted(self, relation: Relation, *, optional: bool) -> tuple[Relation, Links]:
-        """What the relation carries of this row, as links. ``optional``: its rows may be missing, so that what it
-        carries of rows further out is linked with columns of this row too."""
-        links: Links = []
-        kept: list[Carried] = []
-        for carried in relation.carried:
-            outer = carried.slot.outer
-            if outer is not None and levels(outer) == {self._around.level}:
-                links.append((carried.column, inward(outer, self._around.level)))
-            elif outer is not None and optional:
-                links.append((carried.column, self._correlations.put(outer, self._stage)))
-            else:
-                kept.append(carried)
-        return replace(relation, carried=tuple(kept)), links
+        return parted(relation, self._around.level, self._stage, self._correlations, optional=optional)
 
     def _beside(self, relation: Relation) -> tuple[Leaf, Links]:
         """Join a relation of at most one row for what it carries, and of exactly one if that is nothing."""

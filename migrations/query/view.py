@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
@@ -15,6 +16,7 @@ from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes
+from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.moments import HiddenParameter, claim_of
 from migrations.query.expressions.ranges import SoughtRange, begins_with, ranged_parameters, sought_range
@@ -35,12 +37,12 @@ from migrations.query.plans.pruning import pruned
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
+    LateParts,
     QueryContext,
     Relation,
     Slot,
     bounded,
     limited,
-    refuse_drawn,
     settled,
 )
 from migrations.query.select import plan_select
@@ -72,18 +74,18 @@ def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
 
 def _whole(node: exp.Expr, context: QueryContext) -> Relation:
     """All of a query. Of a view that another query in it cannot read before the answer is read, what is below that is
-    put off till then, too: what needs nothing of the kind keeps the plan that it has."""
+    put off till then, too: what needs nothing of the kind keeps the plan that it has, and what can be joined is not
+    asked for each row around."""
     edits = len(context.edits)
     try:
         return plan_query(node, context)
-    except Unsupported as refused:
-        if not context.declared:
-            raise
-        del context.edits[edits:]
-        try:
-            return plan_query(node, replace(context, puts_off=True, constants=FoldBudget()))
-        except Unsupported:
-            raise refused from None
+    except Unsupported:
+        for asks_each in (False, True) if context.declared else ():
+            del context.edits[edits:]
+            more = replace(context, puts_off=True, asks_each=asks_each, answers=[], constants=FoldBudget())
+            with suppress(Unsupported):
+                return plan_query(node, more)
+        raise
 
 
 def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
@@ -337,7 +339,7 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
             "a parameter that is no column = ? above an aggregate without GROUP BY that another query counts",
             hint="ask for the aggregate itself",
         )
-    refuse_drawn(relation.late)
+    _refuse_drawn(relation.late)
     asked = answers_below(relation)
     parts = [kept_part(each) for each in (relation, *(slot.answer for slot in asked if slot.answer is not None))]
     if asked:
@@ -357,6 +359,16 @@ def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, nam
     reader = Reader(name, key, seek, (), own.plan.width, parameters)
     shown, tables, (given, hidden) = relation.columns, _tables(graph, root), _parted(slots, parameters)
     return PlannedView(name, root, reader, shown, given, tables, _placeholders(slots), finish, hidden)
+
+
+def _refuse_drawn(late: LateParts) -> None:
+    """:raises Unsupported: rows are made of several ones after RAND() or UUID() was drawn for each."""
+    drawn = [slot.name.split()[0][1:].upper() for slot in late.slots if is_drawn(slot.key)]
+    if drawn and (late.groups is not None or late.windows is not None or late.distinct or late.below):
+        raise Unsupported(
+            f"{drawn[0]}() beside DISTINCT, or below an aggregate or GROUP BY",
+            hint="it is drawn for each row of the answer: take DISTINCT or the groups in a query in FROM",
+        )
 
 
 def _has_one_key(relation: Relation) -> bool:

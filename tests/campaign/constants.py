@@ -53,14 +53,14 @@ class Drawn:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         shape = random.random()
         if shape < 0.3:
-            items, behind = self._grouped(width, columns)
+            items, behind = self._grouped(depth, width, columns)
         else:
             items, behind = [random.choice(columns) for _ in range(width)], ""
             if shape < 0.4:
                 items[-1] = self._window(columns)
             elif shape < 0.5 and outermost:
                 items[-1] = f"{random.choice(columns)} + :u"
-            elif shape < 0.6 and depth > 1:
+            elif shape < 0.65 and depth > 1:
                 items[-1] = self._scalar(depth, columns)
         shown = ", ".join(f"{item} AS c{at}" for at, item in enumerate(items))
         distinct = "DISTINCT " if random.random() < 0.12 and "ROLLUP" not in behind else ""
@@ -72,7 +72,7 @@ class Drawn:
             whole += f" ORDER BY {', '.join(str(at + 1) for at in range(width))} LIMIT {random.randint(1, 3)}"
         return f"({whole})" if " LIMIT " in whole and not outermost else whole
 
-    def _grouped(self, width: int, columns: list[str]) -> tuple[list[str], str]:
+    def _grouped(self, depth: int, width: int, columns: list[str]) -> tuple[list[str], str]:
         random = self._random
         groups = random.sample(columns, min(len(columns), random.choice((0, 1, 1, 2))))
         aggregates = [self._aggregate(columns) for _ in range(width)]
@@ -83,6 +83,8 @@ class Drawn:
                 f"{(groups or aggregates)[0]} {random.choice(('=', '=', '<>', '<'))} :u",
             )
         )
+        if groups and depth > 1 and random.random() < 0.3:
+            having = f"{self._aggregate(columns)} >= {self._scalar(depth, groups)}"
         having = f" HAVING {having}" if random.random() < 0.4 else ""
         if not groups:
             return aggregates, having
@@ -129,6 +131,8 @@ class Drawn:
             on = f"{random.choice(columns)} = {random.choice(more)}"
             if random.random() < 0.25 and kind != "FULL OUTER JOIN":
                 on += f" AND {random.choice((*columns, *more))} {random.choice(('=', '=', '<>', '>'))} {self._given()}"
+            elif random.random() < 0.15 and kind == "JOIN":
+                on += f" AND {random.choice((*columns, *more))} >= {self._scalar(depth, [*columns, *more])}"
             text += f" {kind} {other} ON {on}"
             columns = [*columns, *more]
         return text, columns
@@ -156,7 +160,11 @@ class Drawn:
             return f"{negated}EXISTS ({self._block(depth - 1, 1, correlated or column)})"
         if random.random() < 0.6:
             return f"{random.choice(columns)} {negated}IN ({self._block(depth - 1, 1, correlated)})"
-        return f"{column} {random.choice(('=', '<', '>='))} {self._scalar(depth, columns)}"
+        compared = random.choice(("=", "<", ">="))
+        if random.random() < 0.3:
+            inner = self._block(depth - 1, 1, correlated)
+            return f"{column} {compared} {random.choice(('ANY', 'ALL'))} ({inner})"
+        return f"{column} {compared} {self._scalar(depth, columns)}"
 
     def _scalar(self, depth: int, columns: list[str]) -> str:
         text, inner = self._from(depth - 1)

@@ -32,7 +32,7 @@ STATES = ("supported", "differs", "ours", "not supported")
 OPERATORS = """
 and or not xor in between like regexp case cast is_null is_not_null is_true is_false eq ne lt le gt ge null_safe_eq
 add subtract multiply divide quotient int_divide modulo negate bit_and bit_or bit_xor bit_not shift_left shift_right
-equal_to json_order json_key json_truth json_value_as json_element json_member json_member_of collate
+equal_to looked_up json_order json_key json_truth json_value_as json_element json_member json_member_of collate
 alike_utf8mb4_general_ci alike_utf8mb4_0900_ai_ci
 """
 NOT_CALLED = frozenset(OPERATORS.split())

@@ -358,12 +358,19 @@ def _equal_to(emitter: Emitter, call: Call) -> str:
     return emitter.strict([emitter.value(argument)], lambda x: f"{convert}({x})")
 
 
+def _looked_up(emitter: Emitter, call: Call) -> str:
+    """A column of the row that a table has for a key. The table is a constant: a function of the column and the key."""
+    table, column, *key = map(emitter.value, call.arguments)
+    return f"{table}({column}, ({''.join(f'{each}, ' for each in key)}))"
+
+
 def _no_type(_types: Types) -> SqlType:
     raise TypeViolation("this function is of the planner's own", hint="docs/sql.md lists the functions")
 
 
 FUNCTIONS = registry(
     Function("equal_to", (1, 1), _no_type, _equal_to, by_target=True),
+    Function("looked_up", (2, None), _no_type, _looked_up, by_target=True),
     Function("json_order", (1, 1), lambda _types: BLOB, _json_order),
     Function("json_key", (1, 1), lambda _types: JSON, _json_key),
 )

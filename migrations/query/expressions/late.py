@@ -20,7 +20,7 @@ from domains.language.coercion import coerce, exact_number
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions.temporal.intervals import COMPOUND
 from domains.language.rewriting import FoldBudget, fold
-from domains.language.types import BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from domains.language.types import BOOL, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
 from migrations.parse.policies import is_claim
 from migrations.parse.reading import exp, nodes, position
 from migrations.query.expressions import literals
@@ -159,7 +159,19 @@ def _prefixed(parameter: Call, prefix: Sequence[int]) -> Constant:
 
 Given = Value | tuple[Value, ...]
 """The value of a parameter; a tuple for that of an IN list."""
-Filled = Given | Constant | tuple[Constant, ...]
+
+
+class LookedUp:
+    """What a query below has answered for each row around it: its columns by key (``plans/each_row.py``)."""
+
+    def __init__(self, rows: Mapping[Row, Row], nothing: Row, key_of: Callable[[Row], Row]) -> None:
+        self._rows, self._nothing, self._key_of = rows, nothing, key_of
+
+    def __call__(self, column: int, key: Row) -> Value:
+        return self._rows.get(self._key_of(key), self._nothing)[column]
+
+
+Filled = Given | Constant | tuple[Constant, ...] | LookedUp
 """The same, or what a query below has answered."""
 
 
@@ -200,6 +212,8 @@ def _constant(parameter: Call, value: Filled | Field) -> Expression:
         return Field(value.position, parameter.type)
     if isinstance(value, Constant):
         return value
+    if isinstance(value, LookedUp):
+        return Constant(value, parameter.type)  # type: ignore[arg-type]
     type, exact = parameter.type, parameter.arguments[1] == Constant(1, BOOL)
     if value is None:
         return Constant(None, type)

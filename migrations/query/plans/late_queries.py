@@ -167,3 +167,15 @@ def carried_on(query: LateQuery, further: Sequence[Expression]) -> LateQuery:
     keys = (Field(own + at, e.type) for at, e in enumerate(further))
     groups = LateGroups((*groups.group, *further), groups.calls, False, tuple(map(behind, groups.having)))
     return replace(query, outputs=(*map(behind, query.outputs), *keys), groups=groups, order=())
+
+
+def all_carried_on(
+    queries: Sequence[LateQuery], further: Sequence[Expression]
+) -> tuple[list[LateQuery], list[Expression]]:
+    """A chain of queries, each carried on; and where the further columns are in the rows of the last one."""
+    found: list[LateQuery] = []
+    for query in queries:
+        found.append(carried_on(query, further))
+        width = len(query.outputs)
+        further = [Field(width + at, e.type) for at, e in enumerate(further)]
+    return found, list(further)

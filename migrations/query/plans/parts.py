@@ -151,7 +151,10 @@ def finish_of(part: KeptPart, columns: Sequence[Column], places: tuple[tuple[str
 
 def answer_of(slot: Slot, part: KeptPart) -> LateAnswer:
     assert slot.answer is not None, "a query below answers it"
-    (column,) = slot.answer.columns
+    columns = slot.answer.columns
+    if slot.each is not None:
+        return LateAnswer(slot.key, False, (), finish_of(part, columns), slot.each, slot.width)
+    (column,) = columns
     nothing = () if slot.answer.empty is None else (Constant(slot.answer.empty[0], column.type),)
     return LateAnswer(slot.key, slot.kind is ParameterKind.IN, nothing, finish_of(part, (column,)))
 

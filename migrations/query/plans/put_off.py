@@ -19,11 +19,14 @@ from dataclasses import replace
 from domains.errors import Unsupported
 from domains.language.expressions import Expression, Field
 from domains.plan.estimates import Statistics
+from domains.plan.sides import COMPUTED
+from domains.plan.traits import is_base, traits_of
+from migrations.catalog import Catalog
 from migrations.query.expressions.literals import NOTHING
 from migrations.query.expressions.terms import moved, null_rejected, positions
 from migrations.query.joins import Arranged
-from migrations.query.plan import extended
-from migrations.query.plans.late_queries import LateGroups, LateQuery, carried_on
+from migrations.query.plan import RelationalPlan, extended
+from migrations.query.plans.late_queries import LateGroups, LateQuery, all_carried_on
 from migrations.query.relation import Carried, LateParts, Output, Relation
 from migrations.query.sources.tree import (
     Computed,
@@ -42,7 +45,9 @@ from migrations.query.sources.tree import (
 from migrations.query.stage import PutOff, SelectStage, all_columns, late_condition
 
 
-def read_later(stage: SelectStage, statistics: Statistics | None) -> tuple[Relation, list[Expression]]:
+def read_later(
+    stage: SelectStage, statistics: Statistics | None, catalog: Catalog
+) -> tuple[Relation, list[Expression]]:
     """The stage's rows as a relation whose columns are those of the wide row, and the conditions that are left for its
     rows.
 
@@ -50,10 +55,19 @@ def read_later(stage: SelectStage, statistics: Statistics | None) -> tuple[Relat
     """
     source, stage.put_off = stage.put_off, None
     assert source is not None, "there is a source that is put off"
+    assert stage.source is not None, "and it is one of the stage's"
     made = frozenset(source.places) - columns_of(source.leaf)
     after = _taken(stage, made)
     _refuse_if_missing(stage, source, after)
+    beside = [row for row in sources_of(stage.source) if row != columns_of(source.leaf)]
     arranged = stage.arrange(statistics)
+    for row in beside:
+        known = ([arranged.place(at) for at in key] for key, own in stage.uniques if own == row)
+        if not any(all(_tells_apart(arranged.plan, at, catalog) for at in key) for key in known):
+            raise Unsupported(
+                "a source whose rows come to be when the answer is read, beside one without a key",
+                hint="have a PRIMARY KEY, or UNIQUE columns that are NOT NULL, tell its rows apart",
+            )
     queries = _over_joined(source, arranged, stage.width)
     if source.is_semi:
         queries.append(_each_once(queries[-1], source.leaf, arranged, after))
@@ -120,9 +134,20 @@ def _refuse_if_missing(stage: SelectStage, source: PutOff, after: list[Expressio
             "a subquery as a value that comes to be when the answer is read, and may be NULL",
             hint="compare it under the ANDs of WHERE",
         )
-    beside = [row for row in sources_of(stage.source) if row != own]
-    if not all(any(row == columns for _, columns in stage.uniques) for row in beside):
-        raise Unsupported(f"{what}, beside one without a key", hint="have a PRIMARY KEY tell its rows apart")
+
+
+def _tells_apart(plan: RelationalPlan, column: int, catalog: Catalog) -> bool:
+    """Whether no two rows have the column's value where a key with it says so also for its NULLs: several rows of a
+    UNIQUE key may have them, and no two groups."""
+    traits, operator = traits_of(plan.operator), plan.operator
+    if is_base(operator):
+        schema, stored = catalog.tables[operator.table.lower()], operator.columns[column]
+        return stored in schema.primary_key or not schema.columns[stored].nullable
+    if traits.groups_by is not None and not traits.row_for_row:
+        return True
+    below = traits.origins((column,), [parent.width for parent in plan.parents])
+    told = [at != COMPUTED and _tells_apart(each, at, catalog) for each, (at,) in zip(plan.parents, below, strict=True)]
+    return any(told) if traits.matching is not None else all(told)
 
 
 def _read_by(source: Source) -> frozenset[int]:
@@ -154,12 +179,7 @@ def _over_joined(source: PutOff, arranged: Arranged, width: int) -> list[LateQue
         return arranged.put(moved(e, lambda place: source.leaf.offset + place))
 
     first, *others = source.queries
-    found: list[LateQuery] = []
-    for query in (first.over(put), *others):
-        last = carried_on(query, further)
-        own_width = len(query.outputs)
-        further = [Field(own_width + at, e.type) for at, e in enumerate(further)]
-        found.append(last)
+    found, _ = all_carried_on((first.over(put), *others), further)
     shown = dict(zip((*source.places, *beside), found[-1].outputs, strict=True))
     found[-1] = replace(found[-1], outputs=tuple(shown.get(place, NOTHING) for place in range(width)))
     return found

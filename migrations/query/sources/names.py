@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from domains.errors import SqlError
+from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Field
 from migrations.catalog import unknown
 from migrations.parse.reading import exp
@@ -98,3 +98,15 @@ def merged_names(left: Named, right: Named, shared: Sequence[str], side: str) ->
 def is_comma(join: exp.Join) -> bool:
     plain_join = not (join.side or join.kind or join.method)
     return plain_join and join.args.get("on") is None and not join.args.get("using")
+
+
+def without_alias(node: exp.Subquery) -> exp.Expr:
+    modifiers = [key for key in ("order", "limit", "offset", "with_") if node.args.get(key) is not None]
+    return node if modifiers else node.this
+
+
+def reads_both() -> Unsupported:
+    return Unsupported(
+        "a subquery in the ON of an outer join that reads both of its sides",
+        hint="have it read one of them, or join with a derived table",
+    )
