@@ -52,21 +52,25 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
 
 def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows) -> None:
     assert None not in key, f"{vertex}: a NULL in key {key}"
-    collated = dict(vertex.collations)
-    assert not any(at in collated and isinstance(value, str) for at, value in zip(index.columns, key, strict=True)), (
-        f"{vertex}: a text in key {key}, where its collation's key should be"
-    )
+    if vertex.collations:
+        collated = dict(vertex.collations)
+        assert not any(
+            at in collated and isinstance(value, str) for at, value in zip(index.columns, key, strict=True)
+        ), f"{vertex}: a text in key {key}, where its collation's key should be"
+
+    def where() -> str:
+        return f"domain {domain.index}: {vertex} by {index.columns} at {key}"
+
     material = vertex.operator.compute(peek, index.columns, [key])[0]
-    where = f"domain {domain.index}: {vertex} by {index.columns} at {key}"
-    assert material is not None, f"{where} stands on a hole (rules 2, 3)"
+    assert material is not None, f"{where()} stands on a hole (rules 2, 3)"
     if isinstance(vertex.operator, ReaderOperator):
         rows = reader_rows(vertex.index, key)
-        assert rows is not None, f"{where} is filled here and a hole in the reader map"
+        assert rows is not None, f"{where()} is filled here and a hole in the reader map"
         held, anew = dict(consolidate(rows)), dict(consolidate(material))
-        assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
+        assert held == anew, f"{where()} holds {held}, not {anew} (rule 1)"
     else:
         assert index.agrees(key, material), (
-            f"{where} holds {list(index.get(key) or ())}, not what follows from {list(material)} (rule 1)"
+            f"{where()} holds {list(index.get(key) or ())}, not what follows from {list(material)} (rule 1)"
         )
 
 
@@ -82,7 +86,10 @@ class _Whole(Peek):
 
 def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: ReaderRows) -> None:
     """All of it at once. What a full index is keyed by need not be such that its operator could compute one key."""
-    where = f"domain {domain.index}: {vertex}, which is full,"
+
+    def where() -> str:
+        return f"domain {domain.index}: {vertex}, which is full,"
+
     groups = next((each for each in vertex.indexes.values() if not isinstance(each, RowIndex)), None)
     places, collations = index.columns, vertex.collations
     if groups is not None and isinstance(index, RowIndex):
@@ -97,13 +104,13 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
         return  # It stands on what another domain sends and this one does not keep.
     if isinstance(vertex.operator, ReaderOperator):
         held, anew = dict(consolidate(reader_rows(vertex.index, ()) or ())), dict(consolidate(material))
-        assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
+        assert held == anew, f"{where()} holds {held}, not {anew} (rule 1)"
         return
     by_key = group_by_key(consolidate(material), key_function(places, collations))
     for key in {*index.keys(), *by_key}:
         follows = by_key.get(key, [])
         assert index.agrees(key, follows), (
-            f"{where} by {index.columns} at {key} holds {list(index.get(key) or ())}, not what follows from "
+            f"{where()} by {index.columns} at {key} holds {list(index.get(key) or ())}, not what follows from "
             f"{follows} (rule 1)"
         )
 
