@@ -182,6 +182,11 @@ def _collations(seen: Visible) -> Iterator[Row]:
         yield (name, charset, number, "Yes" if name in default else "", "Yes", length, padding)
 
 
+def _processes(seen: Visible) -> Iterator[Row]:
+    for number, user, host, schema, command, seconds, *rest in seen.running:
+        yield (number or 0, user or "", host or "", schema, command, seconds or 0, *rest)
+
+
 _ROWS: dict[str, Callable[[Visible], Iterable[Row]]] = {
     "tables": _tables,
     "columns": _columns,
@@ -196,7 +201,7 @@ _ROWS: dict[str, Callable[[Visible], Iterable[Row]]] = {
     "character_sets": _charsets,
     "collations": _collations,
     "collation_character_set_applicability": lambda seen: [(each[0], each[1]) for each in _COLLATIONS],
-    "processlist": lambda seen: [(n or 0, user or "", *rest) for n, user, *rest in seen.running],
+    "processlist": _processes,
     "session_variables": lambda seen: seen.session.all_variables(),
     "global_variables": lambda seen: seen.session.all_variables(of_all=True),
     "session_status": lambda seen: sorted(seen.session.status.items()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from domains.engine.evaluation import EvaluationPlan
 from domains.errors import NotFound, Unsupported
@@ -62,16 +63,27 @@ def _in_one_schema(query: exp.Query, schema: str | None) -> exp.Query:
         if isinstance(node, exp.Column):
             node.set("db", None)
     for select in [node for node in nodes(query) if isinstance(node, exp.Select)]:
-        select.set("expressions", [_in_capitals(item, known) for item in select.expressions])
+        group = select.args.get("group")
+        grouped = {node.name.lower() for node in group.expressions} if group is not None else None
+        select.set("expressions", [_as_mysql_has_it(item, grouped) for item in select.expressions])
     return query
 
 
-def _in_capitals(item: exp.Expr, known: dict[str, dict[str, TableSchema]]) -> exp.Expr:
+def _as_mysql_has_it(item: exp.Expr, grouped: set[str] | None) -> exp.Expr:
+    """A column under its own name in capitals. One that is not ``grouped`` is of any row of its group: dumps ask so, in
+    ``sql_mode = ''``."""
     if not isinstance(item, exp.Column) or isinstance(item.this, exp.Star):
         return item
-    names = {column.name for tables in known.values() for table in tables.values() for column in table.columns}
-    own = item.name.upper()
-    return exp.alias_(item, own, quoted=True) if own in names and own != item.name else item
+    own = item.name.upper() if item.name.upper() in _names() else item.name
+    if grouped is not None and item.name.lower() not in grouped:
+        return exp.alias_(exp.Anonymous(this="ANY_VALUE", expressions=[item]), own, quoted=True)
+    return exp.alias_(item, own, quoted=True) if own != item.name else item
+
+
+@cache
+def _names() -> frozenset[str]:
+    tables = [table for tables in virtual_tables().values() for table in tables.values()]
+    return frozenset(column.name for table in tables for column in table.columns)
 
 
 @dataclass(slots=True)

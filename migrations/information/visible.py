@@ -43,12 +43,13 @@ class Visible:
     """Rows of PROCESSLIST, for who may see them."""
 
     def tables(self) -> Iterator[TableSchema]:
-        for table in self.catalog.tables.values():
+        """By name, as MySQL lists them."""
+        for table in sorted(self.catalog.tables.values(), key=lambda table: table.title.lower()):
             if not table.filling and self.may(None, table.title):
                 yield table
 
     def views(self) -> Iterator[ViewDefinition]:
-        for view in self.catalog.views.values():
+        for view in sorted(self.catalog.views.values(), key=lambda view: view.name.lower()):
             if not view.ad_hoc and self.may(None, view.name):
                 yield view
 

@@ -132,7 +132,8 @@ class FromClause:
 
     def _table(self, node: exp.Table) -> NamedSource:
         if node.args.get("db") is not None:
-            raise Unsupported(f'database names ("{node.text("db")}.{node.name}")', hint="there is one database")
+            what = f'"{node.text("db")}.{node.name}" in a definition or a write'
+            raise Unsupported(what, hint="what it says is of nobody's rows: SELECT it by itself")
         if not isinstance(node.this, exp.Identifier):
             raise Unsupported("table functions in FROM")
         alias = node.alias or node.name

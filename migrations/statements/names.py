@@ -38,7 +38,7 @@ def relation_name(node: exp.Expr) -> str:
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise SqlError("expected the name of a table or view")
     if node.args.get("db") is not None:
-        raise Unsupported(f'the name "{node.db}.{node.name}"', hint=f'there is one database: write "{node.name}"')
+        raise Unsupported(f'the name "{node.db}.{node.name}"', hint="what it says is only read")
     return node.name
 
 
