@@ -122,10 +122,10 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8070),
-    "api": (48, 8610),
-    "controller": (95, 18350),
+    "api": (48, 8700),
+    "controller": (95, 18400),
     "worker": (88, 17750),
-    "migrations": (158, 31050),
+    "migrations": (159, 31200),
     "domains": (107, 20857),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -33,7 +33,9 @@ from api.mysql.packets import (
 from api.mysql.proving import ROOT, ClientAnswer, new_nonce
 from api.mysql.shared import MysqlClient, MysqlShared
 from api.mysql.values import (
+    CHARSETS,
     PARAMETER,
+    UTF8,
     Charset,
     ParameterTypes,
     RowWriter,
@@ -60,6 +62,13 @@ _DIAGNOSTIC = re.compile(
     r"\s*(?:SHOW\s+(?:COUNT\s*\(\s*\*\s*\)\s+)?(?:WARNINGS|ERRORS)\b|SELECT\s+@@(?:warning|error)_count)", re.IGNORECASE
 )
 """Statements that ask about the one before, and leave what they ask about."""
+
+_CLIENT, _RESULTS = "character_set_client", "character_set_results"
+"""The variables that say how a connection's texts are read, and written."""
+
+
+def _chosen(name: object, now: Charset) -> Charset:
+    return now if name == now.name else CHARSETS[str(name or UTF8.name)]
 
 
 @dataclass(slots=True)
@@ -92,7 +101,8 @@ class Commands:
         self._door = door
         self._connection = connection
         self._capabilities = answer.capabilities
-        self._charset = charset
+        self._began_with = self._read = self._charset = charset
+        """Of what is read, and of what is written."""
         self._secure = secure
         self._changes = door.authentication.changes
         self._values = SessionValues()
@@ -139,6 +149,8 @@ class Commands:
             found_rows=0,
             row_count=-1,
         )
+        self._read = self._charset = self._began_with
+        self._values.variables |= dict.fromkeys((_CLIENT, _RESULTS, "character_set_connection"), self._charset.name)
         session = self._door.deployment.sessions.connected(connection.id, account)
         self._caller = replace(self._caller, session=session, values=self._values)
 
@@ -226,7 +238,7 @@ class Commands:
         await self._perform(f"USE `{schema.replace('`', '``')}`", (), "COM_INIT_DB")
 
     async def _init_db(self, payload: bytes) -> None:
-        await self.use(self._charset.text_of(payload[1:]))
+        await self.use(self._read.text_of(payload[1:]))
         self._connection.send((ok(status=self.status()),))
 
     async def _reset_connection(self, payload: bytes) -> None:
@@ -249,7 +261,7 @@ class Commands:
     async def _field_list(self, payload: bytes) -> None:
         """The columns of a table or view, as old clients ask for them."""
         reader = PayloadReader(payload, 1)
-        name = self._charset.text_of(reader.until_nul())
+        name = self._read.text_of(reader.until_nul())
         caller, deployment = self._asker(), self._door.deployment
         caller.check(Privilege.SELECT, name)
         table = next((each for each in deployment.tables() if each.title.lower() == name.lower()), None)
@@ -266,7 +278,7 @@ class Commands:
     # --- statements -----------------------------------------------------------------------------------------------
 
     async def _query(self, payload: bytes) -> None:
-        sql = self._charset.text_of(payload[1:])
+        sql = self._read.text_of(payload[1:])
         if not sql.strip("; \t\r\n"):
             self._say(SqlSyntaxError("the query is empty"), (1065, "42000"))
             return
@@ -362,6 +374,8 @@ class Commands:
             values.last_insert_id = result.first_id
         assert session is not None
         values.variables["autocommit"] = session.autocommit
+        self._read = _chosen(values.variables[_CLIENT], self._read)
+        self._charset = _chosen(values.variables[_RESULTS], self._charset)
 
     async def _send_rows(
         self, head: Iterable[bytes], writer: RowWriter, rows: Sequence[Sequence[Any]], more: int
@@ -389,7 +403,7 @@ class Commands:
     # --- prepared statements --------------------------------------------------------------------------------------
 
     async def _prepare(self, payload: bytes) -> None:
-        sql = self._charset.text_of(payload[1:])
+        sql = self._read.text_of(payload[1:])
         limit = self._door.max_prepared
         held = sum(len(each.sql) for each in self._prepared.values())
         if len(self._prepared) >= limit or held + len(sql) > PREPARED_CHARACTERS:
@@ -435,9 +449,7 @@ class Commands:
         if statement.parameters:
             long = {place: bytes(value) for place, value in statement.long.items()}
             statement.long.clear()
-            params, statement.types = read_parameters(
-                reader, statement.parameters, statement.types, long, self._charset
-            )
+            params, statement.types = read_parameters(reader, statement.parameters, statement.types, long, self._read)
         statement.cursor = None
         left = await self._answer(statement.sql, params, _EXECUTE, binary=True, cursor=wants_cursor)
         if left is not None:

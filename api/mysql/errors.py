@@ -52,6 +52,9 @@ _WORDS: tuple[tuple[type[HeadraceError], str, NumberState], ...] = (
     (errors.TypeViolation, r"it is out of range", (1264, "22003")),
     (errors.TypeViolation, r"it has \d+ (?:characters|bytes)", (1406, "22001")),
     (errors.Unsupported, r"^the character set", (1115, "42000")),
+    (errors.Unsupported, r"^SET \w+: it is read-only", (1238, "HY000")),
+    (errors.UnknownName, r"unknown system variable", (1193, "HY000")),
+    (errors.UnknownName, r"unknown (?:database|schema)", (1049, "42000")),
     (errors.Unsupported, r"^(?:SET |the SQL mode|another isolation level)", (1231, "42000")),
 )
 """The class, what its message begins with (behind the row or the statement that it is about), and the number."""

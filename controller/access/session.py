@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from domains.errors import BadRequest, Forbidden, Unauthenticated, Unsupported
+from domains.language.types import Value
 from migrations.access.rights import EVERYTHING, NO_RIGHTS, Privilege, Right, Rights
 from migrations.parse.grammar import SCHEMA
 from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
@@ -42,6 +43,8 @@ class InSession(Protocol):
     autocommit: bool
     number: int
     """Of the connection that it is of, under which its statements are listed; 0: of none."""
+    variables: dict[str, Value]
+    """The user variables of a connection."""
     seen: float
     """When its latest statement came, by ``monotonic``."""
 

@@ -44,7 +44,9 @@ from migrations.statements.dml import resolve
 from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.sessions.session_values import may_ask_session
+from migrations.statements.sessions.setting import AUTOCOMMIT, assigned, check_size, taken
 from migrations.statements.sessions.show import session as session_setting
+from migrations.statements.sessions.system_variables import SYSTEM_VARIABLES
 from migrations.statements.sessions.user_variables import Variables, asked, assignments, with_variables
 from migrations.statements.statement import (
     ChosenWrite,
@@ -173,7 +175,8 @@ class Statements:
         counts = [prepared.parameters for prepared in statements]
         results: list[StatementResult] = []
         clock = dict(token or {})
-        at, number, variables = 0, 0, Variables()
+        lasting = own is not None and own.number > 0
+        at, number, variables = 0, 0, own.variables if own is not None and lasting else Variables()
         if atomic and own is not None:
             own.begin()
         while number < len(statements):
@@ -199,11 +202,12 @@ class Statements:
                         own.begin()
                     if statement.parsed.transaction is not None:
                         one = partial(self._transact, statement.parsed.transaction, clock, session)
-                    elif statement.parsed.account is None and assignments(statement.parsed):
+                    elif statement.parsed.account is None and (assigned if lasting else assignments)(statement.parsed):
                         one = partial(self._set, statement.parsed, given, clock, variables, session)
                     else:
                         if statement.variables:
-                            statement = PreparedStatement(with_variables(statement.parsed, variables))
+                            statement = PreparedStatement(with_variables(statement.parsed, variables, lasting=lasting))
+                            whole = ""
                         one = partial(self._one, statement, given, clock, whole, session)
                     begins = began if number == 0 else None
                     with witnessed(session, (statement.parsed,)):
@@ -381,21 +385,43 @@ class Statements:
     async def _set(
         self, parsed: Parsed, params: Sequence[Any], clock: Clock, variables: Variables, session: Caller
     ) -> StatementResult:
-        """SET of user variables. All values are computed before any is set, as in MySQL."""
-        session_setting(parsed)
-        made, at = dict[str, Value](), 0
-        for name, value in assignments(parsed):
-            select = PreparedStatement(asked(value, variables))
-            given = params[at : at + select.parameters]
-            at += select.parameters
-            statement = await self.interpreted(select, given, session)
-            if isinstance(statement, ConstantSelect):
-                rows = list(statement.rows)
+        """SET of user variables, and of a connection's system variables. All values are computed before any is set, as
+        in MySQL."""
+        own = session.session
+        lasting = own is not None and own.number > 0
+        if not lasting:
+            session_setting(parsed)
+        made, system, at = dict[str, Value](), dict[str, Value | bool](), 0
+        for each in assigned(parsed):
+            name, written, is_user = each.name, each.value, each.is_user
+            if not (is_user or lasting):
+                continue
+            value: Value = SYSTEM_VARIABLES.get(name)
+            if isinstance(written, str):
+                value = written
+            elif written is not None:
+                select = PreparedStatement(asked(written, variables, lasting=lasting))
+                given = params[at : at + select.parameters]
+                at += select.parameters
+                statement = await self.interpreted(select, given, session)
+                if isinstance(statement, ConstantSelect):
+                    rows = list(statement.rows)
+                else:
+                    assert isinstance(statement, SelectStatement)
+                    _, rows = await self._selects.values(statement, clock, session)
+                ((value,),) = rows
+            if is_user:
+                made[name] = value
             else:
-                assert isinstance(statement, SelectStatement)
-                _, rows = await self._selects.values(statement, clock, session)
-            ((made[name],),) = rows
+                system[name] = value if written is None and name in SYSTEM_VARIABLES else taken(name, value)
+        check_size(variables, made)
         variables.update(made)
+        if own is not None and lasting:
+            session.values.variables.update(system)
+            if (on := system.get(AUTOCOMMIT)) is not None:
+                if on:
+                    clock.update(latest((clock, (await own.commit())[1])))
+                own.autocommit = bool(on)
         return StatementResult()
 
     async def _account(self, statement: AccountStatement, session: Caller) -> StatementResult:

@@ -12,6 +12,7 @@ from time import monotonic
 from controller.transactions.limits import TransactionLimits
 from controller.transactions.transaction import Transacting, Transaction
 from domains.errors import BadRequest, Forbidden, HeadraceError, Overloaded, TransactionEnded
+from domains.language.types import Value
 from domains.plan.packets import Clock
 
 _log = logging.getLogger("headrace.controller")
@@ -44,6 +45,8 @@ class StatementSession:
         self.autocommit = True
         self.number = 0
         """Of its connection, which its statements are listed under; 0: each has a number of its own."""
+        self.variables: dict[str, Value] = {}
+        """A connection's user variables."""
         self.seen = monotonic()
         self._sessions = sessions
 

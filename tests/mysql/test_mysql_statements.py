@@ -183,6 +183,58 @@ def test_a_session_tells_of_itself(db: Any, open_server: MysqlServer) -> None:
         assert rows(other, "SELECT @@autocommit, LAST_INSERT_ID()") == ((1, 0),)
 
 
+def test_variables_are_set_and_asked(db: Any, open_server: MysqlServer) -> None:
+    for statement in (
+        "SET NAMES utf8mb4 COLLATE utf8mb4_0900_ai_ci",
+        "set autocommit=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')",
+        "SET SESSION wait_timeout = 100, @a = 7, @b := @a",
+        "SET @old = @@sql_mode, sql_mode = 'NO_ZERO_DATE', time_zone = '+00:00'",
+        "SET foreign_key_checks = 0, unique_checks = OFF, @@session.sql_safe_updates = DEFAULT",
+    ):
+        rows(db, statement)
+    assert rows(db, "SELECT @@wait_timeout, @a, @b, @never, @@sql_mode, @@foreign_key_checks") == (
+        (100, 7, None, None, "NO_ZERO_DATE", 0),
+    )
+    assert rows(db, "SELECT @old LIKE '%STRICT_TRANS_TABLES,STRICT_TRANS_TABLES'") == ((0,),)
+    rows(db, "SET sql_mode = @old")
+    rows(db, "CREATE TABLE t (id INT PRIMARY KEY)")
+    rows(db, "INSERT INTO t VALUES (@a)")
+    assert rows(db, "SELECT id FROM t WHERE id = @a") == ((7,),)
+    rows(db, "SET @a = 8")
+    assert rows(db, "SELECT id FROM t WHERE id = @a") == ()
+    with open_server.connect() as other:
+        assert rows(other, "SELECT @a, @@wait_timeout") == ((None, 28800),)
+    rows(db, "SET autocommit = 0, @x = 1")
+    assert not db.get_autocommit()
+    rows(db, "DELETE FROM t")
+    db.rollback()
+    assert rows(db, "SELECT id FROM t") == ((7,),)
+
+
+@pytest.mark.parametrize(
+    ("statement", "number"),
+    [
+        ("SET nothing = 1", 1193),
+        ("SELECT @@nothing", 1193),
+        ("SET version = '9'", 1238),
+        ("SET sql_mode = 'ANSI_QUOTES'", 1231),
+        ("SET @a = 'PIPES_AS_CONCAT', sql_mode = @a", 1231),
+        ("SET time_zone = 'Europe/Berlin'", 1231),
+        ("SET sql_select_limit = 5", 1231),
+        ("SET wait_timeout = 'long'", 1231),
+        ("SET autocommit = 7", 1231),
+        ("SET GLOBAL wait_timeout = 5", 1231),
+        ("SET NAMES gbk", 1115),
+        ("SET character_set_client = big5", 1115),
+    ],
+)
+def test_what_is_not_implemented_is_refused_and_sets_nothing(db: Any, statement: str, number: int) -> None:
+    with pytest.raises(pymysql.MySQLError) as raised:
+        rows(db, statement)
+    assert raised.value.args[0] == number, raised.value
+    assert rows(db, "SELECT @a, @@autocommit, @@time_zone") == ((None, 1, "SYSTEM"),)
+
+
 def test_a_long_answer_is_read_whole(db: Any) -> None:
     rows(db, "CREATE TABLE numbers (id INT PRIMARY KEY, text TEXT)")
     with db.cursor() as cursor:
@@ -210,5 +262,9 @@ def test_texts_are_in_the_charset_of_the_connection(db: Any, open_server: MysqlS
     rows(db, "UPDATE t SET name = 'Wäter 水'")
     assert wire.command(b"\x03SELECT name FROM t") == b"\x01"
     assert [wire.read() for _ in range(4)][2] == b"\x07W\xe4ter ?"
+    assert wire.command(b"\x03SET NAMES utf8mb4")[0] == 0
+    assert wire.rows(wire.command(b"\x03SELECT name FROM t")) == [b"\x0aW\xc3\xa4ter \xe6\xb0\xb4"]
+    assert wire.command(b"\x03SET character_set_results = latin1")[0] == 0
+    assert wire.rows(wire.command("\x03SELECT '\xe4'".encode())) == [b"\x01\xe4"]
     wire.close()
     assert WireClient(open_server.port, collation=28).error == 1115  # gbk

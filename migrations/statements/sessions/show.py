@@ -182,7 +182,8 @@ def session(parsed: Parsed) -> NoOperation | UseSchema:
     raise Unsupported(f"the statement {parsed.sql.split(None, 1)[0].upper()}")
 
 
-def _check_set_item(item: exp.Expr) -> None:
+def check_reach(item: exp.Expr) -> None:
+    """:raises Unsupported: what SET sets is not the session's."""
     if str(item.args.get("kind") or "").upper() == "TRANSACTION":
         raise Unsupported("SET TRANSACTION", hint=_TRANSACTIONS)
     assignment = item.this
@@ -193,12 +194,17 @@ def _check_set_item(item: exp.Expr) -> None:
         raise Unsupported(f"SET {reach}", hint="a deployment's settings are options of headrace serve and up")
     if assignment.this.name.upper() == "PASSWORD":
         raise Unsupported("SET PASSWORD")
-    if isinstance(assignment.this, exp.Parameter):
+
+
+def _check_set_item(item: exp.Expr) -> None:
+    check_reach(item)
+    assignment = item.this
+    if not isinstance(assignment, exp.EQ) or isinstance(assignment.this, exp.Parameter):
         return
-    _check_variable(assignment.this.name.lower(), text_of(assignment.expression).strip("'\"").upper())
+    check_variable(assignment.this.name.lower(), text_of(assignment.expression).strip("'\"").upper())
 
 
-def _check_variable(name: str, value: str) -> None:
+def check_variable(name: str, value: str) -> None:
     """:raises Unsupported: statements would have other answers in a session that has this value."""
     if name == "autocommit" and value in _OFF:
         raise Unsupported("SET autocommit = 0", hint=_TRANSACTIONS)
