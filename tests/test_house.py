@@ -125,7 +125,7 @@ HOUSE = {
     "api": (48, 8700),
     "controller": (95, 18400),
     "worker": (88, 17750),
-    "migrations": (159, 31200),
+    "migrations": (159, 31220),
     "domains": (107, 20857),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -52,7 +52,12 @@ _FORMS: tuple[tuple[TransactionDeed, str], ...] = (
         TransactionDeed.AUTOCOMMIT,
         r"SET (?:SESSION |LOCAL |@@(?:SESSION\.|LOCAL\.)?)?AUTOCOMMIT ?:?= ?(?:0|OFF|FALSE|(?P<on>1|ON|TRUE))",
     ),
-    (TransactionDeed.ISOLATION, r"SET (?:SESSION |LOCAL )?TRANSACTION ISOLATION LEVEL SERIALIZABLE"),
+    # Who asks for less has what it asks for: transactions are serializable, whatever is said.
+    (
+        TransactionDeed.ISOLATION,
+        r"SET (?:SESSION |LOCAL )?TRANSACTION ISOLATION LEVEL "
+        r"(?:SERIALIZABLE|REPEATABLE READ|READ COMMITTED|READ UNCOMMITTED)",
+    ),
     (TransactionDeed.SHOW, r"SHOW TRANSACTIONS"),
 )
 _KNOWN = tuple((deed, re.compile(form, re.IGNORECASE)) for deed, form in _FORMS)
@@ -70,7 +75,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
     (
         r"SET .*\bTRANSACTION ISOLATION LEVEL",
         "another isolation level than SERIALIZABLE",
-        "transactions here are serializable: leave it out",
+        "transactions of all sessions are serializable: leave it out",
     ),
 )
 _OTHERS = tuple((re.compile(form, re.IGNORECASE), what, hint) for form, what, hint in _REFUSED)

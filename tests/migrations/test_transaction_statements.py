@@ -26,6 +26,8 @@ KNOWN = {
     "SET @@autocommit = 1": TransactionStatement(TransactionDeed.AUTOCOMMIT, on=True),
     "SET @@session.autocommit := OFF": TransactionStatement(TransactionDeed.AUTOCOMMIT),
     "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE": TransactionStatement(TransactionDeed.ISOLATION),
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED": TransactionStatement(TransactionDeed.ISOLATION),
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ": TransactionStatement(TransactionDeed.ISOLATION),
     "SHOW TRANSACTIONS": TransactionStatement(TransactionDeed.SHOW),
 }
 
@@ -42,8 +44,7 @@ def test_a_statement_is_read(sql: str) -> None:
         "START TRANSACTION WITH CONSISTENT SNAPSHOT",
         "COMMIT AND CHAIN",
         "ROLLBACK RELEASE",
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED",
     ],
 )
 def test_what_mysql_has_besides_is_refused_by_name(sql: str) -> None:
