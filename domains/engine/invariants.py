@@ -52,8 +52,7 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
 
 def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows) -> None:
     assert None not in key, f"{vertex}: a NULL in key {key}"
-    if vertex.collations:
-        collated = dict(vertex.collations)
+    if collated := dict(vertex.collations):
         assert not any(
             at in collated and isinstance(value, str) for at, value in zip(index.columns, key, strict=True)
         ), f"{vertex}: a text in key {key}, where its collation's key should be"
@@ -86,10 +85,6 @@ class _Whole(Peek):
 
 def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: ReaderRows) -> None:
     """All of it at once. What a full index is keyed by need not be such that its operator could compute one key."""
-
-    def where() -> str:
-        return f"domain {domain.index}: {vertex}, which is full,"
-
     groups = next((each for each in vertex.indexes.values() if not isinstance(each, RowIndex)), None)
     places, collations = index.columns, vertex.collations
     if groups is not None and isinstance(index, RowIndex):
@@ -104,14 +99,14 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
         return  # It stands on what another domain sends and this one does not keep.
     if isinstance(vertex.operator, ReaderOperator):
         held, anew = dict(consolidate(reader_rows(vertex.index, ()) or ())), dict(consolidate(material))
-        assert held == anew, f"{where()} holds {held}, not {anew} (rule 1)"
+        assert held == anew, f"domain {domain.index}: {vertex}, which is full, holds {held}, not {anew} (rule 1)"
         return
     by_key = group_by_key(consolidate(material), key_function(places, collations))
     for key in {*index.keys(), *by_key}:
         follows = by_key.get(key, [])
         assert index.agrees(key, follows), (
-            f"{where()} by {index.columns} at {key} holds {list(index.get(key) or ())}, not what follows from "
-            f"{follows} (rule 1)"
+            f"domain {domain.index}: {vertex}, which is full, by {index.columns} at {key} holds "
+            f"{list(index.get(key) or ())}, not what follows from {follows} (rule 1)"
         )
 
 
