@@ -29,6 +29,9 @@ from domains.language.coercion import json_value
 
 CURSOR_SECONDS = 20
 """The protocol's cursor changes so often: it sets requests of different times apart."""
+MOST_WRITTEN = 16
+"""Forms of a step that are kept until the next one, for others who are sent the same: names of an answer, mostly one,
+by events and by WebSockets."""
 SNAPSHOT_START, SNAPSHOT_END = b'{"headers":{"control":"snapshot-start"}}', b'{"headers":{"control":"snapshot-end"}}'
 
 
@@ -164,12 +167,12 @@ class LiveStream:
         behind = topic.now.number - own.step.number
         if behind > 1 or own.reopened != topic.migrations:
             return self._several_steps(own)
-        # What nearly all events are. All who call it as the view is called are sent the same: it is written once.
+        # What nearly all events are. All who call the answer the same are sent the same: it is written once.
         own.step, own.offset = topic.now, topic.offset
-        shares = own.name == topic.view and not own.is_new
-        key = self._form, self._several, behind, self._cursor
-        found = topic.written.get(key) if shares else None
+        key = self._form, self._several, behind, self._cursor, own.name
+        found = None if own.is_new else topic.written.get(key)
         if found is None:
+            shares = not own.is_new and len(topic.written) < MOST_WRITTEN
             found = self._data(own, topic.now) + self._now(own) if behind else self._now(own)
             if shares:
                 topic.written[key] = found

@@ -68,6 +68,27 @@ async def test_answers_are_subscribed_to_and_left_on_the_way(site: Site) -> None
     assert site.deployment.live.status()["subscriptions"] == 0
 
 
+async def test_who_calls_an_answer_the_same_is_sent_the_same(site: Site) -> None:  # noqa: F811
+    """It is written once for them, and others are told by their own names."""
+    names = ("a", "a", "b")
+    sockets = [SocketReader(site.app) for _ in names]
+    for name, socket in zip(names, sockets, strict=True):
+        socket.say(subscribe=[{**BY, "name": name}])
+        await texts(socket, 2)
+    for number in range(3):
+        await site.write(f"INSERT INTO stories VALUES ({number}, 7, 'one')")
+        told = [await texts(socket, 2) for socket in sockets]
+        assert [(rows[0]["type"], control["subscription"]) for rows, control in told] == [
+            (each, each) for each in names
+        ]
+        assert told[0] == told[1]
+        assert told[1][0][0]["value"] == told[2][0][0]["value"] == {"id": number, "title": "one"}
+    (topic,) = {each.topic for each in site.deployment.live._subscriptions}
+    assert sum(isinstance(key, tuple) for key in topic.written) == 2
+    for socket in sockets:
+        await socket.close()
+
+
 @pytest.mark.parametrize("resumes", [False, True])
 async def test_the_first_control_of_a_subscription_has_the_types_of_its_rows(site: Site, resumes: bool) -> None:  # noqa: F811
     """As the header of a read; what comes by one name is told no more of it."""
