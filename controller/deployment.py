@@ -235,6 +235,8 @@ class WriteResult:
     """Whether a write with this number was done before; then nothing was changed now."""
     returned: tuple[Row, ...] = ()
     """The stored rows that RETURNING is about, those of one shard after those of another."""
+    matched: int = 0
+    """Rows that an UPDATE was about, changed or not."""
 
 
 @dataclass(frozen=True, slots=True)

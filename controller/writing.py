@@ -65,7 +65,9 @@ class Writing(ABC):
                 )
             ((shard, operation),) = divided.parts
         written = await self.hosts.write(table.domains[shard], operation, table)
-        return WriteResult(written.rows_affected, written.clock, written.first_id, returned=written.returned)
+        return WriteResult(
+            written.rows_affected, written.clock, written.first_id, returned=written.returned, matched=written.matched
+        )
 
     def _target(self, name: str, find: Callable[[State, str], TableSchema] = table_of) -> TableTarget:
         """The table of SQL's name, or of the name that it is stored by. Raises NotFound."""

@@ -378,7 +378,8 @@ class Statements:
         clock.update(latest((clock, written.clock)))
         told = statement.returning
         if told is None:
-            return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
+            matched = max(written.matched, written.rows_affected)
+            return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id, matched=matched)
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 

@@ -63,6 +63,7 @@ def joined(written: Sequence[Written]) -> WriteResult:
         min((each.first_id for each in written if each.first_id is not None), default=None),
         all(each.repeated for each in written),
         tuple([row for each in written for row in each.returned]),
+        sum([each.matched for each in written]),
     )
 
 

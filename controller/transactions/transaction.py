@@ -68,7 +68,9 @@ class Transaction:
         if len(table.domains) > 1:
             raise several_shards()
         written = await self._ask(operation, table)
-        return WriteResult(written.rows_affected, {}, written.first_id, returned=written.returned)
+        return WriteResult(
+            written.rows_affected, {}, written.first_id, returned=written.returned, matched=written.matched
+        )
 
     async def savepoint(self, name: str) -> None:
         await self._ask(Savepoint(name))

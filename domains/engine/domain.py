@@ -232,7 +232,7 @@ class Domain:
         self.counters.writes += 1
         self.spread(changed, step)
         position = {each.base: self.clocks.local.get(each.base, 0) for each in (*named, *done.tables)}
-        written = Written(done.affected, position, done.first, repeated, done.returned)
+        written = Written(done.affected, position, done.first, repeated, done.returned, done.matched)
         if isinstance(within, InTransaction):
             self.transactions.done(operation, within, written)
         step.replies.append(Reply(packet.request, written))

@@ -360,6 +360,8 @@ class Written:
     """Its number was done before: nothing was changed now."""
     returned: tuple[Row, ...] = ()
     """The stored rows that RETURNING is about."""
+    matched: int = 0
+    """Rows that an UPDATE was about, changed or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Cluster:
     def __init__(self, directory: Path) -> None:
         self.data = directory / "data"
         size = ("--workers", "2", "--shards", "2")
-        arguments = ["-m", "headrace", "up", "--data", str(self.data), "--port", "0", *size]
+        arguments = ["-m", "headrace", "up", "--data", str(self.data), "--port", "0", *size, "--mysql-port", "0"]
         self.process = ToldProcess(arguments, {"HEADRACE_READ_TIMEOUT": "30"}, directory)
         self.url: str = self.process.read_until(r"answers at (http://\S+)")[1]
         self.process.read_until("stop with Ctrl-C")

@@ -79,6 +79,22 @@ def _web_socket(draw: random.Random) -> list[bytes]:
     return [SOCKET, (bytes((first,)) + length + bytes(4) + said) * draw.choice((1, 2, 500))]
 
 
+def _mysql(draw: random.Random) -> list[bytes]:
+    """Logins with proofs of nothing, a question before the login, packets that do not end, and TLS that is none."""
+
+    def packet(payload: bytes, sequence: int) -> bytes:
+        return len(payload).to_bytes(3, "little") + bytes((sequence,)) + payload
+
+    user = draw.choice((b"root", b"ann", draw.randbytes(300).replace(b"\0", b"x")))
+    proof = draw.choice((b"", draw.randbytes(32), draw.randbytes(20)))
+    head = struct.pack("<IIB23x", draw.choice((0x008FA28D, draw.randrange(1 << 32))), 1 << 30, draw.randrange(256))
+    login = packet(head + user + b"\0" + bytes((len(proof),)) + proof + b"caching_sha2_password\0", 1)
+    asked = packet(b"\x03SELECT * FROM secrets", 0)
+    rest = draw.choice((packet(draw.randbytes(40), 3), b"", b"\xff\xff\xff\x03" + draw.randbytes(5_000)))
+    secure = packet(struct.pack("<IIB23x", 0x008FAA8D, 1 << 30, 45), 1)
+    return draw.choice(([login, rest, asked], [asked], [secure, CLIENT_HELLO], [secure, asked], [login[:20]]))
+
+
 def _zookeeper(draw: random.Random) -> list[bytes]:
     connect = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16) + b"\0"
     return [frame(connect), frame(draw.randbytes(40))]
@@ -103,7 +119,7 @@ def _nothing(draw: random.Random) -> list[bytes]:
 # Conversations: what is sent, piece by piece.
 KINDS = (
     *(_noise, _lengths, _greeting, _unannounced, _maps, _nested),
-    *(_http, _web_socket, _zookeeper, _four_letters, _drips, _tls, _nothing),
+    *(_http, _web_socket, _mysql, _zookeeper, _four_letters, _drips, _tls, _nothing),
 )
 
 

@@ -145,6 +145,28 @@ def test_several_statements_are_answered_one_by_one(db: Any, open_server: MysqlS
     assert rows(db, "SELECT id FROM t") == ((1,),)
 
 
+def test_an_update_counts_the_rows_that_it_is_about_where_the_client_wants_that(
+    db: Any, open_server: MysqlServer
+) -> None:
+    rows(db, "CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+    rows(db, "CREATE TABLE child (id INT PRIMARY KEY, t INT, FOREIGN KEY (t) REFERENCES t (id) ON UPDATE CASCADE)")
+    rows(db, "INSERT INTO t VALUES (1, 5), (2, 6), (3, 7)")
+    with open_server.connect(client_flag=CLIENT.FOUND_ROWS) as other, other.cursor() as cursor, db.cursor() as plain:
+        for statement, changed, matched in (
+            ("UPDATE t SET n = 5 WHERE id < 3", 1, 2),
+            ("UPDATE t SET n = 5 WHERE id < 3", 0, 2),
+            ("UPDATE t SET n = 5 WHERE id > 9", 0, 0),
+            ("UPDATE t JOIN t AS o ON o.id = t.id SET t.n = 5 WHERE o.id = 1", 0, 1),
+            ("DELETE FROM t WHERE id = 3", 1, 1),
+        ):
+            rows(db, "REPLACE INTO t VALUES (1, 5), (2, 6), (3, 7)" if changed else "SELECT 1")
+            assert plain.execute(statement) == changed, statement
+            rows(db, "REPLACE INTO t VALUES (1, 5), (2, 6), (3, 7)" if changed else "SELECT 1")
+            assert cursor.execute(statement) == matched, statement
+        cursor.execute("BEGIN")
+        assert cursor.execute("UPDATE t SET n = n WHERE id < 3") == 2, "in a transaction, too"
+
+
 def test_what_is_asked_of_the_server_itself(db: Any, open_server: MysqlServer) -> None:
     db.ping(reconnect=False)
     rows(db, "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(3))")

@@ -93,8 +93,13 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     for each in list(together.changes.values()):
         _check_parents(together, each)
     finished = {each.written: each.finished() for each in together.changes.values()}
+    matched = sum([each.matched for each in written])
     return Changes(
-        {table: deltas for table, deltas in finished.items() if deltas}, affected, first, tuple(change.returned)
+        {table: deltas for table, deltas in finished.items() if deltas},
+        affected,
+        first,
+        tuple(change.returned),
+        matched,
     )
 
 

@@ -22,8 +22,7 @@ from domains.plan.sharding import shard_of
 from domains.store.selecting import as_seen, selected
 
 TableDeltas = dict[WrittenTable, list[Delta]]
-"""The changes that one commit makes to several tables of one shard; each table's deltas are consolidated, and there are
-some.
+"""The changes that one commit makes to several tables of one shard; those of each are consolidated, and not empty.
 
 Who commits it stages all of it, commits once, and forwards in **one pass that begins with all of it**. Operators look
 base tables up as they are after the commit (L', R'), and a join of two tables that have changed emits
@@ -42,6 +41,7 @@ class Changes:
     first: int | None = None
     """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     returned: tuple[Row, ...] = ()
+    matched: int = 0
 
 
 NOTHING = Changes({}, 0)
@@ -57,6 +57,7 @@ class TableChange:
         self.shards = written.shards
         self.schema = written.schema
         self.deltas: Entry = {}
+        self.matched = 0
         self.unique = written.unique
         self.returned: list[Row] = []
         self._now: dict[tuple[Columns, Row], Row | None] = {}
@@ -245,7 +246,7 @@ def change_table(table: WrittenTable, operation: Operation) -> Changes:
     change = TableChange(table, operation.guards)
     affected, first = perform(change, operation)
     deltas = change.finished()
-    return Changes({table: deltas} if deltas else {}, affected, first, tuple(change.returned))
+    return Changes({table: deltas} if deltas else {}, affected, first, tuple(change.returned), change.matched)
 
 
 def perform(change: TableChange, operation: Operation) -> tuple[int, int | None]:
@@ -409,6 +410,7 @@ def _update(change: TableChange, operation: Update) -> int:
     rows = selected(change.table, operation)
     if not rows:
         return 0
+    change.matched = sum([weight for _, weight in rows])
     assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight in rows if (new := assigning(row, ())) != row]
     if operation.ignore:
@@ -480,10 +482,8 @@ def _amend(change: TableChange, operation: Amend) -> int:
     width = len(change.schema.columns)
     found = as_seen(change.table, operation) if all(len(row) == width for row in operation.rows) else None
     if found is None:
-        raise RowsChanged(
-            f'rows of table "{change.schema.name}" that were chosen were changed before they were written',
-            hint="try again",
-        )
+        told = f'rows of table "{change.schema.name}" that were chosen were changed before they were written'
+        raise RowsChanged(told, hint="try again")
     if change.guarding is not None:
         found = change.guarding.let(found, deletes=operation.assignments is None)
     if operation.assignments is None:
@@ -492,6 +492,7 @@ def _amend(change: TableChange, operation: Amend) -> int:
             if operation.returning:
                 change.returned += [row] * weight
         return sum([weight for _, weight, _ in found])
+    change.matched = sum([weight for _, weight, _ in found])
     assigning = Assigning(change.written, operation.assignments, operation.stamps)
     changed = [(row, new, weight) for row, weight, extra in found if (new := assigning(row, extra)) != row]
     if operation.ignore:
