@@ -92,7 +92,7 @@ crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash
 
 spark: $(INSTALLED)  ## the long tests of Spark: the whole demo judged, every SQL case, a standalone cluster, a cluster judged and migrated in bulk; needs Java
-	@$(BIN)/python -m pytest -m 'spark and long' tests/migrations/spark tests/headrace tests/cluster
+	@$(BIN)/python -m pytest -m 'spark and long' -o faulthandler_timeout=7200 tests/migrations/spark tests/headrace tests/cluster
 
 bench: $(INSTALLED)  ## speed on this machine, as ratios; OUT=file.json, ONLY=name, QUICK=1
 	@$(BIN)/headrace bench $(if $(OUT),--out $(OUT)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)

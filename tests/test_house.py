@@ -125,7 +125,7 @@ HOUSE = {
     "api": (48, 8620),
     "controller": (95, 18400),
     "worker": (88, 17750),
-    "migrations": (159, 31220),
+    "migrations": (159, 31234),
     "domains": (107, 20880),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

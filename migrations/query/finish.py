@@ -144,7 +144,7 @@ def _steps(query: LateQuery, names: list[str], shown: list[str] | None) -> tuple
     if query.conditions:
         lines.append(f"σ {_described(conjunction(query.conditions), names)}")
     if groups is not None:
-        by = ", ".join(_described(e, names) for e in groups.group) or "()"
+        by = ", ".join(_described(e, names) for e in groups.group if not isinstance(e, Constant)) or "()"
         calls = [_call_text(call, names) for call in groups.calls]
         lines.append(f"γ {by}" + (f"; {', '.join(calls)}" if calls else ""))
         names = [*(_described(e, names) for e in groups.group), *calls]

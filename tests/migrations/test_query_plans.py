@@ -104,6 +104,18 @@ def test_a_name_that_is_compared_twice_is_one_parameter() -> None:
         assert {parameter.name for parameter in view.parameters} == {"i", "b"}, condition
 
 
+def test_joined_rows_are_kept_with_what_is_read_and_their_keys() -> None:
+    joined = (
+        "FROM stories s JOIN (SELECT story_id, COUNT(*) AS n FROM votes WHERE user > ? GROUP BY story_id) x "
+        "ON x.story_id = s.id JOIN users u ON u.id = s.author WHERE x.n > ?"
+    )
+    for shown, more in (("x.n", set()), ("u.name", {"name"}), ("x.n, s.title", {"title"})):
+        view, _ = reader_of(f"SELECT {shown} {joined}")
+        assert view.finish is not None
+        kept = {column.name for column in view.finish.stored}
+        assert kept == {"id", "id_2", "story_id", "user", "count_rows", *more}, kept
+
+
 def test_an_in_list_is_one_parameter() -> None:
     view, reader = reader_of("SELECT title FROM stories WHERE author IN (?) AND id = ?")
     assert [(p.name, p.kind) for p in view.parameters] == [("author", ParameterKind.IN), ("id", ParameterKind.EQUAL)]

@@ -49,6 +49,8 @@ class LateGroups:
     scalar: bool
     having: tuple[Expression, ...] = ()
     """Over the groups' rows, as the relation's outputs and order are."""
+    spare: frozenset[int] = frozenset()
+    """Places in the group that have one value where the others have: they tell no groups apart."""
 
     def over(self, put: Put) -> LateGroups:
         calls = tuple(each.over(put) for each in self.calls)
@@ -117,7 +119,7 @@ class LateQuery:
     def without(self, reading: LateQuery) -> LateQuery:
         """With NULL for columns of the answer that the one that reads it does not read."""
         if self.distinct or self.limit is not None:
-            return self
+            return self.without_spare()
         read = set[int]()
 
         def noted(expression: Expression) -> Expression:
@@ -126,7 +128,17 @@ class LateQuery:
 
         reading.over(noted)
         outputs = (e if at in read else Constant(None, e.type) for at, e in enumerate(self.outputs))
-        return replace(self, outputs=tuple(outputs), order=())
+        return replace(self, outputs=tuple(outputs), order=()).without_spare()
+
+    def without_spare(self) -> LateQuery:
+        """With NULL for what tells no groups apart and is not read of them."""
+        if self.groups is None or self.windows is not None or not self.groups.spare:
+            return self
+        shown = (*self.outputs, *self.groups.having, *(term.expression for term in self.order))
+        read = frozenset[int]().union(*map(positions, shown))
+        group = enumerate(self.groups.group)
+        kept = tuple(Constant(None, e.type) if at in self.groups.spare - read else e for at, e in group)
+        return replace(self, groups=replace(self.groups, group=kept))
 
 
 def traced(queries: Sequence[LateQuery], at: int) -> int | None:
@@ -146,8 +158,17 @@ def traced(queries: Sequence[LateQuery], at: int) -> int | None:
     return at
 
 
-def carried_on(query: LateQuery, further: Sequence[Expression]) -> LateQuery:
-    """A query of rows with further columns, which its own rows have behind theirs, and which tell them apart.
+def narrowed(queries: Sequence[LateQuery]) -> tuple[LateQuery, ...]:
+    """A chain of queries in which each has what those behind it read."""
+    found = [queries[-1].without_spare()]
+    for query in reversed(queries[:-1]):
+        found.insert(0, query.without(found[0]))
+    return tuple(found)
+
+
+def carried_on(query: LateQuery, further: Sequence[Expression], spare: Sequence[int] = ()) -> LateQuery:
+    """A query of rows with further columns, which its own rows have behind theirs, and which tell them apart, but for
+    the ``spare`` ones of them.
 
     :raises Unsupported: its LIMIT or its windows go over rows with several values of these.
     """
@@ -165,17 +186,19 @@ def carried_on(query: LateQuery, further: Sequence[Expression]) -> LateQuery:
         return moved(e, lambda place: place if place < own else place + len(further))
 
     keys = (Field(own + at, e.type) for at, e in enumerate(further))
-    groups = LateGroups((*groups.group, *further), groups.calls, False, tuple(map(behind, groups.having)))
+    spares = groups.spare.union(own + at for at in spare)
+    having = tuple(map(behind, groups.having))
+    groups = LateGroups((*groups.group, *further), groups.calls, scalar=False, having=having, spare=spares)
     return replace(query, outputs=(*map(behind, query.outputs), *keys), groups=groups, order=())
 
 
 def all_carried_on(
-    queries: Sequence[LateQuery], further: Sequence[Expression]
+    queries: Sequence[LateQuery], further: Sequence[Expression], spare: Sequence[int] = ()
 ) -> tuple[list[LateQuery], list[Expression]]:
     """A chain of queries, each carried on; and where the further columns are in the rows of the last one."""
     found: list[LateQuery] = []
     for query in queries:
-        found.append(carried_on(query, further))
+        found.append(carried_on(query, further, spare))
         width = len(query.outputs)
         further = [Field(width + at, e.type) for at, e in enumerate(further)]
     return found, list(further)

@@ -26,7 +26,7 @@ from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.terms import moved, substituted
 from migrations.query.finish import Finish, LateAnswer, named_apart
 from migrations.query.plan import RelationalPlan, distinct, projected, united
-from migrations.query.plans.late_queries import LateMatch, LateQuery
+from migrations.query.plans.late_queries import LateMatch, LateQuery, narrowed
 from migrations.query.plans.naming import PlacedParameter
 from migrations.query.relation import ORDERS, LateParts, Relation, Slot
 from migrations.query.stage import Wide, check_alike, is_same_value, late_condition
@@ -81,10 +81,8 @@ def kept_part(relation: Relation) -> KeptPart:
         kept.setdefault(e, title or (plan.columns[e.position].name if isinstance(e, Field) else "computed"))
         return Field(list(kept).index(e), e.type)
 
-    inmost, *others = (*late.below, relation.outermost)
-    if others:
-        inmost = inmost.without(others[0])
-    elif inmost.groups is None and inmost.windows is None:
+    inmost, *others = narrowed((*late.below, relation.outermost))
+    if not others and inmost.groups is None and inmost.windows is None:
         for output in relation.outputs:
             stored(output.expression, output.name)
     inmost = inmost.over(stored)

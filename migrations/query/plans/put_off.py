@@ -13,7 +13,7 @@ So it is partial by what R and P are: ``column = ?`` of R leaves its rows, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from domains.errors import Unsupported
@@ -61,16 +61,19 @@ def read_later(
     _refuse_if_missing(stage, source, after)
     beside = [row for row in sources_of(stage.source) if row != columns_of(source.leaf)]
     arranged = stage.arrange(statistics)
+    keys = set[int]()
     for row in beside:
-        known = ([arranged.place(at) for at in key] for key, own in stage.uniques if own == row)
-        if not any(all(_tells_apart(arranged.plan, at, catalog) for at in key) for key in known):
+        known = (key for key, own in stage.uniques if own == row)
+        found = (k for k in known if all(_tells_apart(arranged.plan, arranged.place(at), catalog) for at in k))
+        if (key := next(found, None)) is None:
             raise Unsupported(
                 "a source whose rows come to be when the answer is read, beside one without a key",
                 hint="have a PRIMARY KEY, or UNIQUE columns that are NOT NULL, tell its rows apart",
             )
-    queries = _over_joined(source, arranged, stage.width)
+        keys |= key
+    queries = _over_joined(source, arranged, stage.width, keys)
     if source.is_semi:
-        queries.append(_each_once(queries[-1], source.leaf, arranged, after))
+        queries.append(_each_once(queries[-1], source.leaf, arranged, after, keys))
         after = []
     *below, last = queries
     operands, names = [arranged.put(c.expression) for c in stage.carried], [c.slot.name for c in stage.carried]
@@ -169,8 +172,9 @@ def _read_by(source: Source) -> frozenset[int]:
     return frozenset[int]().union(*map(positions, conditions), *map(_read_by, below))
 
 
-def _over_joined(source: PutOff, arranged: Arranged, width: int) -> list[LateQuery]:
-    """The source's queries over the joined rows; the last one has the wide row's columns."""
+def _over_joined(source: PutOff, arranged: Arranged, width: int, keys: Set[int]) -> list[LateQuery]:
+    """The source's queries over the joined rows; the last one has the wide row's columns. The ``keys`` beside the
+    source tell what is beside it apart."""
     own = columns_of(source.leaf)
     beside = [place for place in arranged.layout if place >= 0 and place not in own]
     further: list[Expression] = [arranged.field(place) for place in beside]
@@ -179,16 +183,20 @@ def _over_joined(source: PutOff, arranged: Arranged, width: int) -> list[LateQue
         return arranged.put(moved(e, lambda place: source.leaf.offset + place))
 
     first, *others = source.queries
-    found, _ = all_carried_on((first.over(put), *others), further)
+    spare = [at for at, place in enumerate(beside) if place not in keys]
+    found, _ = all_carried_on((first.over(put), *others), further, spare)
     shown = dict(zip((*source.places, *beside), found[-1].outputs, strict=True))
     found[-1] = replace(found[-1], outputs=tuple(shown.get(place, NOTHING) for place in range(width)))
     return found
 
 
-def _each_once(query: LateQuery, leaf: Leaf, arranged: Arranged, conditions: list[Expression]) -> LateQuery:
+def _each_once(
+    query: LateQuery, leaf: Leaf, arranged: Arranged, conditions: list[Expression], keys: Set[int]
+) -> LateQuery:
     """The rows beside the source that have one in it, each once."""
     own = columns_of(leaf)
     beside = [place for place in arranged.layout if place >= 0 and place not in own]
     groups = tuple(Field(place, query.outputs[place].type) for place in beside)
     shown = [Field(beside.index(at), e.type) if at in beside else NOTHING for at, e in enumerate(query.outputs)]
-    return LateQuery(tuple(shown), tuple(conditions), LateGroups(groups, (), False))
+    spare = frozenset(at for at, place in enumerate(beside) if place not in keys)
+    return LateQuery(tuple(shown), tuple(conditions), LateGroups(groups, (), scalar=False, spare=spare))

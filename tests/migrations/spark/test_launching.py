@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -25,16 +23,7 @@ from migrations.backfill.spark.launching import (
 )
 from migrations.backfill.spark.session import MANY_ROWS, settings_of
 from migrations.backfill.spark.settings import SparkSettings
-from tests.migrations.spark.conftest import SMALL
-
-DEADLINE = 120.0
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+from tests.migrations.spark.conftest import SMALL, until
 
 
 def below(process: int) -> list[psutil.Process]:
@@ -235,6 +224,7 @@ def test_a_job_whose_parent_is_gone_ends_where_no_signal_is_heeded() -> None:
         try:
             assert child.stdout.readline() == b"begun\n"
             child.stdin.close()
-            assert child.wait(DEADLINE) == 128 + signal.SIGTERM
+            until(lambda: child.poll() is not None, "it did not end")
+            assert child.returncode == 128 + signal.SIGTERM
         finally:
             child.kill()

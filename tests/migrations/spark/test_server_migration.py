@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from controller.deployment import MigrationStatus
 from controller.embedded.local import LocalDeployment
 from controller.migrating.bulk.job_files import STAGING
 from domains.errors import Unavailable
@@ -24,8 +25,8 @@ from migrations.backfill.spark import bulk
 from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.spark.runner import SparkRunner, order_of
-from tests.controller.migrating.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
-from tests.migrations.spark.conftest import SMALL
+from tests.controller.migrating.test_bulk import RANKING, check_ranking, fill, write_on_for
+from tests.migrations.spark.conftest import SMALL, Patience, until
 from worker.archive.options import ArchiveOptions
 
 VIEW, *_ = RANKING.split(";")
@@ -69,8 +70,16 @@ class SessionRunner(SparkRunner):
         return SessionRun(job, self._thread.submit(self._run, order_of(job)))
 
     def _run(self, order: dict[str, str]) -> list[dict[str, Any]]:
-        assert self.written.wait(60)
+        until(self.written.is_set, "nobody has written")
         return bulk.run(self._spark, order, Reporter(io.StringIO()))
+
+
+async def ended(deployment: LocalDeployment, id: str) -> MigrationStatus:
+    patience = Patience(lambda: "the migration did not end")
+    while (status := await deployment.migration(id)).state in ("queued", "running"):
+        patience.check()
+        await asyncio.sleep(0.1)
+    return status
 
 
 async def test_a_view_is_built_by_spark_while_the_server_writes_once_no_driver_is_killed(
@@ -89,8 +98,10 @@ async def test_a_view_is_built_by_spark_while_the_server_writes_once_no_driver_i
             assert killed.error[0] == "bulk_failed", killed.error
             assert "was killed by SIGKILL" in killed.error[1]
             migration = await deployment.migrate(VIEW)
-            async with asyncio.timeout(60):
-                await asyncio.wrap_future(runner.begun)
+            patience = Patience(lambda: "the second driver never began")
+            while not runner.begun.done():
+                patience.check()
+                await asyncio.sleep(0.1)
             await write_on_for(deployment, 5)
             runner.written.set()
             status = await ended(deployment, migration.id)

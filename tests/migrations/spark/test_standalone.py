@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,12 +15,11 @@ import pytest
 
 from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.settings import SparkSettings
-from tests.migrations.spark.conftest import SMALL
+from tests.migrations.spark.conftest import SMALL, until
 from tests.migrations.spark.test_fold import VOTES
 from tests.migrations.spark.written_archive import WrittenShard
 
 HOME = Path(pyspark.__file__).parent
-DEADLINE = 180.0
 DEPLOY = "org.apache.spark.deploy"
 
 
@@ -48,10 +46,9 @@ def program(name: str, *arguments: str, log: Path) -> Iterator[Path]:
 
 def said(log: Path, pattern: str) -> str:
     """Waits for a line and gives what the pattern finds."""
-    deadline = time.monotonic() + DEADLINE
-    while not (found := re.search(pattern, log.read_text(errors="replace"))):
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
-        time.sleep(0.1)
+    until(lambda: re.search(pattern, log.read_text(errors="replace")), lambda: log.read_text(errors="replace")[-3000:])
+    found = re.search(pattern, log.read_text(errors="replace"))
+    assert found is not None
     return found[1]
 
 
@@ -74,10 +71,8 @@ def on(master: str) -> SparkSettings:
 
 
 def finished(name: str, what: dict[str, object], settings: SparkSettings) -> object:
-    deadline = time.monotonic() + DEADLINE
     with SparkJob(name, what, settings) as job:
-        while not job.wait(0.2):
-            assert time.monotonic() < deadline, f"{name}: {job.progress}"
+        until(lambda: job.wait(0.2), lambda: f"{name}: {job.progress}")
         return job.result()
 
 
