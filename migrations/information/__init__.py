@@ -2,7 +2,7 @@
 
 ::
 
-    SHOW INDEX FROM stories ──show.py──► SELECT … FROM information_schema.STATISTICS WHERE TABLE_NAME = 'stories'
+    SHOW INDEX FROM stories ──shown_selects.py──► SELECT … FROM information_schema.STATISTICS WHERE …
                                               │
            catalog, and what who asks may see ├─ rows_of: the rows of the tables that it names
                                               ▼
