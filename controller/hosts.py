@@ -6,7 +6,7 @@ its own dataflow thread does them (``local_hosts.py``), in a cluster the worker 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,9 +18,10 @@ from domains.plan.packets import Clock, InTransaction, Once, Operation, Refused,
 from domains.plan.sharding import physical
 from migrations.change import BASES
 from worker.adhoc.answer import Question, Rows
+from worker.adhoc.cut import Asking
 from worker.adhoc.pool import Budget
 from worker.dataflow.batch import Ended
-from worker.protocol.messages import together, version_of
+from worker.protocol.messages import KnownTransaction, together, version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 
@@ -41,6 +42,11 @@ class ReaderShard:
         """The part of a token that this shard must reach."""
         return {base: position for base, position in token.items() if base in self.bases}
 
+
+LOCK_SECONDS = 5.0
+"""Seconds that a write waits for what a transaction holds that is being committed in several shards."""
+FIRST_WAIT, LONGEST_WAIT = 0.002, 0.05
+"""Seconds between two attempts."""
 
 Asked = tuple[ReaderShard, Sequence[BoundLookup]]
 """A request to a reader."""
@@ -143,10 +149,10 @@ class Hosts(Protocol):
         """Evict keys; answers how many of them were filled."""
 
     async def evaluate(
-        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: Asking = ()
     ) -> tuple[Rows, Clock]:
         """The answer to a SELECT that no view answers, over one cut of the base shards, and the positions of that. In a
-        transaction: as it sees them, and what is read is remembered.
+        transaction: as it sees them, and what is read is remembered; the positions are of shards where that is so.
 
         Raises SchemaChanged where a table is another by now, LimitExceeded where it exceeds its budget.
         """
@@ -157,6 +163,9 @@ class Hosts(Protocol):
     async def close(self) -> None:
         """Stop all evaluations."""
 
+    on_locked: Callable[[], None]
+    """Is called where a write waits for what a transaction holds that is being committed in several shards."""
+
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         """Returns when the write is durable and every reader in its domain reflects it. Raises SchemaChanged if the
         table's schema is no longer the one that the operation was made for."""
@@ -166,13 +175,12 @@ class Hosts(Protocol):
     ) -> Written | Refused:
         """The same with a number, so that it may be sent twice: it is sent again if its outcome is unknown."""
 
-    transacts: bool
-    """Whether :meth:`transact` is there."""
+    async def transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        """Do what a transaction wants of ``within.domain``; ``table`` goes with an operation. Raises SchemaChanged as
+        ``write``, OutcomeUnknown."""
 
-    async def transact(
-        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
-    ) -> Written:
-        """Do what a transaction wants; ``table`` goes with an operation. Raises SchemaChanged as ``write``."""
+    async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
+        """The transactions over several shards that this one has a part in, and that are not over."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

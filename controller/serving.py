@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from controller.access.keeper import Keeper
@@ -39,11 +40,12 @@ from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
 from controller.statements.shapes import AdHocMode, AskedShapes
 from controller.statements.texts import Texts
+from controller.transactions.in_doubt import InDoubt
 from controller.transactions.reading import pages_in
 from controller.transactions.sessions import Sessions
-from controller.transactions.transaction import Transaction, several_shards
+from controller.transactions.transaction import Transaction
 from controller.writing import Writing
-from domains.errors import BadRequest, HeadraceError, ReadTimeout
+from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -89,7 +91,9 @@ class Serving(Writing):
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
         self.lists = self._statements.lists
-        self.sessions = Sessions(self._transact, self._without_transactions)
+        self.in_doubt = InDoubt(self._transact, lambda base: self.hosts.known_transactions(base), self._bases)
+        self.hosts.on_locked = self.in_doubt.look
+        self.sessions = Sessions(self._transact, self.in_doubt.look)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
 
     @abstractmethod
@@ -143,15 +147,12 @@ class Serving(Writing):
         """
         wanted = self._checked(token)
         if transaction is not None:
-            with transaction.asking() as within:
-                return await self.hosts.evaluate(self._bases(), question, self.budget, within)
+            bases = self._bases()
+            return await transaction.read(bases, partial(self.hosts.evaluate, bases, question, self.budget))
         return await evaluate(self.hosts, self._bases(), question, wanted, self.budget, self.read_timeout, elsewhere)
 
     async def _transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
-        return await self.hosts.transact(self._bases()[0], act, within, table)
-
-    def _without_transactions(self) -> HeadraceError | None:
-        return None if self.state.shards == 1 and self.hosts.transacts else several_shards()
+        return await self.hosts.transact(act, within, table)
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards

@@ -54,7 +54,10 @@ class Writing(ABC):
         if isinstance(operation, Amend) and operation.also:
             table = table.beside([self._target(each.table, stored_table) for each in operation.also])
         if asker.session is not None and asker.transaction is not None:
-            staged: WriteResult = await asker.transaction.write(operation, table)
+            self._turn += 1
+            staged: WriteResult = await asker.transaction.write(
+                split(operation, table.schema, table.shards, self._turn), table
+            )
             return staged
         if len(table.domains) > 1:
             self._turn += 1

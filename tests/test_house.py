@@ -122,15 +122,15 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8070),
-    "api": (48, 8620),
-    "controller": (95, 18400),
-    "worker": (88, 17750),
+    "api": (48, 8700),
+    "controller": (96, 18950),
+    "worker": (88, 17900),
     "migrations": (159, 31234),
-    "domains": (107, 20880),
+    "domains": (107, 21150),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (75, 13400),
-    "clients": (10, 2455),
+    "clients": (10, 2475),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

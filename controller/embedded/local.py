@@ -113,6 +113,8 @@ class LocalDeployment(Serving):
         )
         engine, unbuilt = await LocalEngine.open(options, opening)
         self = cls(path, engine, read_timeout, ad_hoc, budget)
+        if options.shards > 1:
+            self.in_doubt.look(at_once=True)
         left = sum(len(part.views) for part in unbuilt.parts)
         opening.begin(f"serving; full state of {left} of {len(self.state.catalog.views)} views is yet to be built")
         if behind:
@@ -152,6 +154,8 @@ class LocalDeployment(Serving):
         engine, unbuilt = await failed.next(self._opening)
         await self.hosts.close()
         self._engine, self.hosts = engine, LocalHosts(engine.dataflow)
+        self.hosts.on_locked = self.in_doubt.look
+        self.in_doubt.look(at_once=True)
         self.retire_all()
         self._watch()
         failed.discard()
@@ -275,6 +279,7 @@ class LocalDeployment(Serving):
         self._opening.give_up()
         if self.accounts is not None:
             await self.accounts.close()
+        await self.in_doubt.close()
         await self.sessions.close()
         await self.live.close()
         await self.selects.close()

@@ -7,8 +7,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controller.hosts import Asked, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
+from controller.hosts import (
+    FIRST_WAIT,
+    LOCK_SECONDS,
+    LONGEST_WAIT,
+    Asked,
+    PartWatcher,
+    ReaderShard,
+    SchemaChanged,
+    ShardWatch,
+    TableTarget,
+)
 from domains.engine.evaluation import RowsExceeded
+from domains.errors import Locked
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node
@@ -25,26 +36,24 @@ from domains.plan.packets import (
     Written,
 )
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import EvaluationCut, answered_here, cut, shards_of, statistics_of
+from worker.adhoc.cut import Asking, EvaluationCut, answered_here, cut, shards_of, statistics_of
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.dataflow.batch import Watch, WatchedReader
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
 from worker.dataflow.watches import Mailbox
-from worker.protocol.messages import NotHere, Streams
+from worker.protocol.messages import KnownTransaction, NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 from worker.service.holds import Holds
-from worker.service.status import streams_of
+from worker.service.status import known_transactions, streams_of
 
 Found = TypeVar("Found")
 
 
 class LocalHosts:
     """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
-
-    transacts = True
 
     def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
@@ -57,6 +66,7 @@ class LocalHosts:
         self._holds = Holds(dataflow)
         self._watched = LocalWatches(dataflow, self._loop)
         self.evaluators = EvaluatorPool()
+        self.on_locked: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
         """Nothing is evaluated any more."""
@@ -165,7 +175,7 @@ class LocalHosts:
     # --- SELECTs that no view answers -----------------------------------------------------------------------
 
     async def evaluate(
-        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: Asking = ()
     ) -> tuple[Rows, Clock]:
         """Few rows are read where the tables are, between two steps; for many, a process reads a cut."""
         try:
@@ -207,24 +217,35 @@ class LocalHosts:
         assert isinstance(outcome, (Written, Refused))
         return outcome
 
-    async def transact(
-        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
-    ) -> Written:
-        outcome = await self._written(domain, act, table, within)
+    async def transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        outcome = await self._written(within.domain, act, table, within)
         assert isinstance(outcome, Written)
         return outcome
+
+    async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
+        found = self._dataflow.control(lambda hosted, _: known_transactions(hosted, domain))
+        known: tuple[KnownTransaction, ...] = await asyncio.wrap_future(found)
+        return known
 
     async def _written(
         self, domain: DomainIndex, act: TransactionAct, table: TableTarget | None, within: Within
     ) -> Outcome:
-        waiting, answer = self._answers.new()
-        try:
-            self._dataflow.write_for(answer, domain, act, None if table is None else table.version, within)
-            return await waiting
-        except NotHere as error:
-            if table is None:
-                raise
-            raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
+        until, pause = self._loop.time() + LOCK_SECONDS, FIRST_WAIT
+        while True:
+            waiting, answer = self._answers.new()
+            try:
+                self._dataflow.write_for(answer, domain, act, None if table is None else table.version, within)
+                return await waiting
+            except NotHere as error:
+                if table is None:
+                    raise
+                raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
+            except Locked:
+                self.on_locked()
+                if isinstance(within, InTransaction) or self._loop.time() >= until:
+                    raise  # A transaction has its own patience.
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))

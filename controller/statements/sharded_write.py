@@ -15,20 +15,21 @@ Write = Callable[[int, Operation], Awaitable[Written]]
 """Carries the part of one shard out."""
 
 
-async def write_parts(divided: Split, write: Write) -> WriteResult:
+async def write_parts(divided: Split, write: Write, *, apart: bool = True) -> WriteResult:
     """Carry all parts out. If any fails, the first of the errors is raised when all have ended, one of an unknown
-    outcome before others, with a hint where others have changed rows."""
+    outcome before others, with a hint where others have changed rows, each ``apart``."""
     if divided.limit is not None:
-        return joined(await _one_by_one(divided, divided.limit, write))
+        return joined(await _one_by_one(divided, divided.limit, write, apart))
     ended = await asyncio.gather(*(write(shard, part) for shard, part in divided), return_exceptions=True)
     written = [each for each in ended if isinstance(each, Written)]
     errors = [each for each in ended if isinstance(each, BaseException)]
     if errors:
-        raise _told(min(errors, key=lambda error: not isinstance(error, OutcomeUnknown)), written)
+        error = min(errors, key=lambda error: not isinstance(error, OutcomeUnknown))
+        raise _told(error, written) if apart else error
     return joined(written)
 
 
-async def _one_by_one(divided: Split, limit: int, write: Write) -> list[Written]:
+async def _one_by_one(divided: Split, limit: int, write: Write, apart: bool) -> list[Written]:
     written: list[Written] = []
     left = limit
     for number in range(len(divided)):
@@ -38,7 +39,7 @@ async def _one_by_one(divided: Split, limit: int, write: Write) -> list[Written]
         try:
             written.append(await write(*part))
         except HeadraceError as error:
-            raise _told(error, written) from error
+            raise (_told(error, written) if apart else error) from error
         left -= written[-1].rows_affected
     return written
 

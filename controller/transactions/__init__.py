@@ -6,9 +6,10 @@
     Headrace-Session: name ─► StatementSession, BEGIN … COMMIT in SQL
     "atomic": true; BEGIN; …; COMMIT in one text ─► a StatementSession for as long as the request
 
-    Caller.session ─► Transaction ─┬─ writes, savepoints, COMMIT ─► Hosts.transact ─► the shard's domain
+    Caller.session ─► Transaction ─┬─ writes, savepoints, COMMIT ─► Hosts.transact ─► the shards' domains
                                    └─ SELECTs and look-ups ─────► Hosts.evaluate, over the rows as it sees them
 
-The transaction itself is in the domain (``domains/engine/transactions``), which says what holds. Here are the limits:
-how many there are, how long one may be idle, and how much it may stage.
+The transaction itself is in the domains (``domains/engine/transactions``), which say what holds. Here are its commit
+over several shards, what brings to an end what that has left (``in_doubt.py``), and the limits: how many there are, how
+long one may be idle, and how much it may stage.
 """

@@ -7,11 +7,11 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 
 from controller.transactions.limits import TransactionLimits
 from controller.transactions.transaction import Transacting, Transaction
-from domains.errors import BadRequest, Forbidden, HeadraceError, Overloaded, TransactionEnded
+from domains.errors import BadRequest, Forbidden, HeadraceError, OutcomeUnknown, Overloaded, TransactionEnded
 from domains.language.types import Value
 from domains.plan.packets import Clock
 
@@ -58,15 +58,22 @@ class StatementSession:
         return self._transaction
 
     def begin(self, *, read_only: bool = False) -> Transaction:
-        """Raises Unsupported, where the deployment has no transactions."""
+        """Raises Overloaded."""
         if self.number:
             self._sessions.check_room()
         self._transaction = self._sessions.transaction(read_only=read_only)
         return self._transaction
 
     async def commit(self) -> tuple[int, Clock]:
-        own, self._transaction = self.transaction, None
-        return (0, {}) if own is None else await own.commit()
+        own = self.transaction
+        try:
+            return (0, {}) if own is None else await own.commit()
+        except OutcomeUnknown:
+            own = None  # It may be asked for again.
+            raise
+        finally:
+            if own is not None and self._transaction is own:
+                self._transaction = None
 
     async def roll_back(self) -> None:
         own, self._transaction = self.transaction, None
@@ -77,11 +84,11 @@ class StatementSession:
 class Sessions:
     """The sessions of one process."""
 
-    def __init__(self, act: Transacting, refusal: Callable[[], HeadraceError | None]) -> None:
-        """``refusal``: why the deployment has no transactions."""
+    def __init__(self, act: Transacting, on_doubt: Callable[[], None]) -> None:
+        """``on_doubt`` hears that a shard may be left with a part that nobody brings to an end."""
         self.limits = TransactionLimits()
         self._act = act
-        self._refusal = refusal
+        self._on_doubt = on_doubt
         self._known: dict[str, StatementSession] = {}
         """By their names."""
         self._single: dict[str, StatementSession] = {}
@@ -90,6 +97,8 @@ class Sessions:
         """By the number of a connection, whose door ends them."""
         self._ended: dict[str, tuple[str, str, tuple[int, Clock] | None]] = {}
         """By id, whose it was, how it ended, and a commit's result: it may be asked for again."""
+        self._commits: dict[tuple[str, str], asyncio.Task[tuple[int, Clock]]] = {}
+        """Those under way, by id and account."""
         self._watching: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -100,11 +109,10 @@ class Sessions:
         return len(self) + sum(each.transaction is not None for each in self._connected.values())
 
     def transaction(self, *, read_only: bool = False) -> Transaction:
-        """:raises Unsupported: there are none here."""
-        if (why := self._refusal()) is not None:
-            raise why
-        id = secrets.token_hex(8)
-        return Transaction(id, self._act, self.limits.max_transaction_size, read_only=read_only)
+        # Where two commits over several shards meet, the one that began later gives way.
+        id = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
+        most = self.limits.max_transaction_size
+        return Transaction(id, self._act, most, read_only=read_only, on_doubt=self._on_doubt)
 
     def alone(self, account: str) -> StatementSession:
         """A session for one request."""
@@ -147,7 +155,7 @@ class Sessions:
     # --- transactions by id -----------------------------------------------------------------------------------------
 
     def open(self, account: str, *, read_only: bool = False) -> str:
-        """The id of a new transaction. Raises Overloaded, Unsupported."""
+        """The id of a new transaction. Raises Overloaded."""
         self.check_room()
         session = StatementSession("", account, self)
         id = session.name = session.begin(read_only=read_only).id
@@ -170,13 +178,24 @@ class Sessions:
         return session
 
     async def commit(self, id: str, account: str) -> tuple[int, Clock]:
-        """Once it is done, it is answered the same again: whoever did not hear of it may ask."""
+        """Once it is done, it is answered the same again: whoever did not hear of it may ask, and may leave.
+
+        :raises Conflict, TransactionEnded: nothing of it was done. :raises OutcomeUnknown: ask again."""
         whose, _, done = self._ended.get(id, ("", "", None))
         if done is not None and whose == account:
             return done
+        task = self._commits.get((id, account))
+        if task is None:
+            task = self._commits[id, account] = asyncio.create_task(self._commit(id, account))
+            task.add_done_callback(lambda _: self._commits.pop((id, account)))
+        return await asyncio.shield(task)
+
+    async def _commit(self, id: str, account: str) -> tuple[int, Clock]:
         session = self.found(id, account)
         try:
             done = await session.commit()
+        except OutcomeUnknown:
+            raise
         except BaseException:
             self._end(id, "was rolled back")
             raise

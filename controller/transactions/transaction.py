@@ -1,104 +1,328 @@
-"""One transaction of a client, as far as it is known outside of the shard that has it."""
+"""One transaction of a client, as far as it is known outside of the shards that have its parts.
+
+A commit in several shards has two phases, and one of the shards that it writes to decides::
+
+              others                              decider                       the client
+    Prepare ─► keep and hold it, durably
+                                      Commit ──► its part, and the decision,
+                                                 in one durable write
+    Commit ──► their parts, durably                                          ─► "committed", and the token
+                                      ForgetDecision ──► the decision, some time later
+
+A transaction is committed if and only if the decider has written so. Whatever crashes, ``in_doubt.py`` brings to an end
+what is left prepared: it asks the decider, which rolls back what it has not decided, so that nothing can be decided
+otherwise later. (J. Gray and L. Lamport, *Consensus on Transaction Commit*, 2006, section 3; the decider is the *last
+agent* of J. Gray, *Notes on Data Base Operating Systems*, 1978.)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from time import monotonic
+from typing import Any
 
 from controller.deployment import WriteResult
-from controller.hosts import TableTarget
-from domains.errors import BadRequest, HeadraceError, Unsupported
+from controller.hosts import FIRST_WAIT, LOCK_SECONDS, LONGEST_WAIT, TableTarget
+from controller.statements.sharded_write import joined, write_parts
+from domains.errors import BadRequest, HeadraceError, Locked, NotFound, OutcomeUnknown, TransactionEnded
+from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     Clock,
     Commit,
+    ForgetDecision,
     InTransaction,
     Operation,
+    Prepare,
     Release,
     RollBack,
     RollBackTo,
     Savepoint,
     TransactionAct,
+    Undo,
+    Validate,
     Written,
 )
+from migrations.flow.routing import Split
+from worker.adhoc.answer import Rows
 
 Transacting = Callable[[TransactionAct, InTransaction, TableTarget | None], Awaitable[Written]]
-"""Does what a transaction wants where its shard is."""
+"""Does what a transaction wants where its part is."""
 
 
 class Transaction:
     """Open from construction to ``commit`` or ``roll_back``. Nothing is asked of a shard before its first statement."""
 
-    def __init__(self, id: str, act: Transacting, most: int, *, read_only: bool = False) -> None:
-        """``most``: bytes that it may stage, and remember of its reads."""
+    def __init__(
+        self,
+        id: str,
+        act: Transacting,
+        most: int,
+        *,
+        read_only: bool = False,
+        on_doubt: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``most``: bytes that it may stage, and remember of its reads, in a shard. ``on_doubt`` is called where a
+        shard may be left with a part that nobody has brought to an end."""
         self.id = id
         self.began = monotonic()
         self.read_only = read_only
         self.statements = 0
         self.is_over = False
-        """It was ended by what it met: others' changes, a limit, its shard's end."""
+        """It was ended by what it met: others' changes, a limit, a shard's end."""
+        self._why: HeadraceError | None = None
         self._act = act
         self._most = most
-        self._asked = self._begun = False
+        self._on_doubt = on_doubt
+        self._asked: set[DomainIndex] = set()
+        """Where it may have a part."""
+        self._begun: set[DomainIndex] = set()
+        """Where it has one."""
+        self._written: set[DomainIndex] = set()
+        self._savepoints: list[str] = []
+        self._commits = self._doubted = False
+        self._decider: DomainIndex | None = None
+        """It was asked to commit."""
 
-    @contextmanager
-    def asking(self) -> Iterator[InTransaction]:
-        """While something is asked of its shard: what goes with that. Until something was answered it may not have
-        begun there, and begins with the next thing that is asked."""
-        self.statements += 1
-        self._asked = True
+    # --- what is asked of one shard -----------------------------------------------------------------------------
+
+    def _within(self, domain: DomainIndex, *, undoable: bool = False) -> InTransaction:
+        """What goes with a question. Until something was answered it may not have begun there, and begins with the next
+        thing that is asked."""
+        self._asked.add(domain)
+        begins = domain not in self._begun
+        return InTransaction(self.id, begins, self._most, tuple(self._savepoints) if begins else (), domain, undoable)
+
+    async def _ask(
+        self, act: TransactionAct, domain: DomainIndex, table: TableTarget | None = None, *, undoable: bool = False
+    ) -> Written:
         try:
-            yield InTransaction(self.id, not self._begun, self._most)
-            self._begun = True
+            written = await self._act(act, self._within(domain, undoable=undoable), table)
         except HeadraceError as error:
-            self.is_over = self.is_over or error.ends_transaction
-            raise
+            raise await self._met(error) from None
+        self._begun.add(domain)
+        return written
 
-    async def _ask(self, act: TransactionAct, table: TableTarget | None = None) -> Written:
-        with self.asking() as within:
-            return await self._act(act, within, table)
+    async def _met(self, error: HeadraceError) -> HeadraceError:
+        """Where an error has ended it in one shard, or it is not known what became of it there, end it in all. Whoever
+        hears of that elsewhere hears why."""
+        if self._why is not None and isinstance(error, TransactionEnded):
+            return type(self._why)(self._why.message, hint=self._why.hint)
+        if (error.ends_transaction or isinstance(error, OutcomeUnknown)) and not (self._commits or self.is_over):
+            self.is_over, self._why = True, error
+            await self._end_all()
+        return error
 
-    async def write(self, operation: Operation, table: TableTarget) -> WriteResult:
+    async def _end_all(self) -> None:
+        ended = await asyncio.gather(*(self._end(domain) for domain in self._asked), return_exceptions=True)
+        if any(isinstance(each, BaseException) for each in ended):
+            self._on_doubt()
+
+    async def _end(self, domain: DomainIndex) -> Written:
+        return await self._act(RollBack(), self._within(domain), None)
+
+    async def _each(self, act: TransactionAct, domains: Iterable[DomainIndex]) -> list[Written]:
+        return list(await _all(self._ask(act, domain) for domain in domains))
+
+    async def _unlocked(self, act: TransactionAct, domain: DomainIndex) -> Written:
+        """Ask until what others hold is free. Raises Locked after :data:`LOCK_SECONDS`."""
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + LOCK_SECONDS, FIRST_WAIT
+        while True:
+            try:
+                return await self._ask(act, domain)
+            except Locked:
+                self._on_doubt()
+                if loop.time() + pause >= until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+
+    # --- statements ---------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        bases: Sequence[DomainIndex],
+        evaluate: Callable[[Sequence[InTransaction]], Awaitable[tuple[Rows, Clock]]],
+    ) -> tuple[Rows, Clock]:
+        """``evaluate`` answers over the shards of these as the transaction sees them, and tells in which of them
+        something was looked up, by their positions. What it has read is all of one moment.
+
+        :raises Conflict, TransactionEnded: it is over. :raises Locked: others hold it for long."""
+        self.statements += 1
+        before = set(self._asked)
+        try:
+            rows, clock = await evaluate([self._within(domain) for domain in bases])
+        except HeadraceError as error:
+            raise await self._met(error) from None
+        came = {bases[int(base.rpartition("@")[2]) if len(bases) > 1 else 0] for base in clock}
+        self._begun |= came
+        self._asked = before | came
+        if len(self._begun) > 1:
+            # Each read holds from when it was made until it is validated: all hold when the first of them is.
+            await _all(self._unlocked(Validate(), domain) for domain in sorted(self._begun))
+        return rows, clock
+
+    async def write(self, divided: Split, table: TableTarget) -> WriteResult:
         """Stage a write. Its result has no token: nobody else sees it yet.
 
         :raises HeadraceError: it is refused; the transaction is as it was before. Conflict, TransactionEnded,
             LimitExceeded: it is over."""
         if self.read_only:
             raise BadRequest("the transaction is READ ONLY", hint="START TRANSACTION without these words")
-        if len(table.domains) > 1:
-            raise several_shards()
-        written = await self._ask(operation, table)
-        return WriteResult(
-            written.rows_affected, {}, written.first_id, returned=written.returned, matched=written.matched
-        )
+        self.statements += 1
+        self._written.update(table.domains[shard] for shard, _ in divided)
+        if len(divided) > 1:
+            result = await self._write_parts(divided, table)
+        else:
+            ((shard, operation),) = divided.parts
+            result = joined([await self._ask(operation, table.domains[shard], table)])
+        return WriteResult(result.rows_affected, {}, result.first_id, returned=result.returned, matched=result.matched)
+
+    async def _write_parts(self, divided: Split, table: TableTarget) -> WriteResult:
+        done: list[DomainIndex] = []
+
+        async def write(shard: int, part: Operation) -> Written:
+            written = await self._ask(part, table.domains[shard], table, undoable=True)
+            done.append(table.domains[shard])
+            return written
+
+        try:
+            return await write_parts(divided, write, apart=False)
+        except HeadraceError:
+            if not self.is_over:
+                await self._each(Undo(), done)
+            raise
 
     async def savepoint(self, name: str) -> None:
-        await self._ask(Savepoint(name))
+        self._forget_savepoint(name)
+        await self._each(Savepoint(name), sorted(self._asked))
+        self._savepoints.append(name)
 
     async def roll_back_to(self, name: str) -> None:
         """Raises NotFound."""
-        await self._ask(RollBackTo(name))
+        del self._savepoints[self._place_of(name) + 1 :]
+        await self._each(RollBackTo(name), sorted(self._asked))
 
     async def release(self, name: str) -> None:
         """Raises NotFound."""
-        await self._ask(Release(name))
+        del self._savepoints[self._place_of(name) :]
+        await self._each(Release(name), sorted(self._begun))
+
+    def _forget_savepoint(self, name: str) -> None:
+        self._savepoints = [each for each in self._savepoints if each.lower() != name.lower()]
+
+    def _place_of(self, name: str) -> int:
+        for at, each in enumerate(self._savepoints):
+            if each.lower() == name.lower():
+                return at
+        raise NotFound(f'savepoint "{name}" does not exist', hint="SAVEPOINT name makes one")
+
+    # --- its end ------------------------------------------------------------------------------------------------
+
+    async def roll_back(self) -> None:
+        if self._asked and not self._commits:
+            self.is_over = True
+            await self._end_all()
 
     async def commit(self) -> tuple[int, Clock]:
         """All of it is done, durable, and seen by views: how many rows were affected, and its token.
 
-        :raises Conflict: others have changed what it has read; nothing of it was done. :raises TransactionEnded."""
-        if not self._asked:
-            return 0, {}
-        written = await self._ask(Commit())
+        :raises Conflict: others have changed what it has read; nothing of it was done. :raises TransactionEnded.
+        :raises OutcomeUnknown: a shard is away. Asked for again, it goes on."""
+        match sorted(self._asked):
+            case []:
+                return 0, {}
+            case [domain]:
+                return await asyncio.shield(self._commit_alone(domain))
+            case domains if not self._written & self._begun:
+                await self._end_all()  # All that it has read was of one moment.
+                return 0, {}
+            case domains:
+                # Whoever has asked may leave: it is decided all the same.
+                return await asyncio.shield(self._commit_in(domains))
+
+    async def _commit_alone(self, domain: DomainIndex) -> tuple[int, Clock]:
+        try:
+            written = await self._unlocked(Commit(), domain)
+        except OutcomeUnknown:
+            self._doubted = True
+            raise
+        except TransactionEnded as error:
+            if self._doubted:  # A shard that begins anew knows neither of the commit nor of its failure.
+                raise OutcomeUnknown(
+                    f'it is not known whether transaction "{self.id}" was committed',
+                    hint="look before it is done again",
+                ) from error
+            raise
         return written.rows_affected, written.clock
 
-    async def roll_back(self) -> None:
-        if self._asked:
-            await self._ask(RollBack())
+    async def _commit_in(self, domains: Sequence[DomainIndex]) -> tuple[int, Clock]:
+        decider = min(self._written & self._begun)  # One that surely has a part: it must not begin with the commit.
+        others = tuple(domain for domain in domains if domain != decider)
+        self._commits = True
+        if self._decider is None:
+            try:
+                await _all(self._unlocked(Prepare(decider), domain) for domain in others)
+            except (HeadraceError, TimeoutError):
+                self.is_over = True
+                await self._end_all()
+                raise
+        self._decider = decider
+        written = [await self._decided(others)]
+        try:
+            written += await _all(self._commit_part(domain) for domain in others)
+        except (HeadraceError, TimeoutError) as error:
+            self._on_doubt()
+            raise OutcomeUnknown(
+                f'transaction "{self.id}" is committed, but a shard shows nothing of it yet: {error}',
+                hint="that shard has its part, and goes on with it",
+            ) from error
+        self.is_over = True
+        task = asyncio.create_task(self._forget(decider))
+        _FORGETTING.add(task)
+        task.add_done_callback(_FORGETTING.discard)
+        result = joined(written)
+        return result.rows_affected, result.clock
+
+    async def _decided(self, others: tuple[DomainIndex, ...]) -> Written:
+        """The decider has committed. Where it has not, the others are rolled back, and why is raised."""
+        assert self._decider is not None
+        try:
+            return await self._unlocked(Commit(others), self._decider)
+        except (HeadraceError, TimeoutError) as error:
+            try:
+                ended = await self._end(self._decider)
+            except (HeadraceError, TimeoutError):
+                self._on_doubt()
+                raise OutcomeUnknown(
+                    f'it is not known whether transaction "{self.id}" was committed: {error}',
+                    hint="look before it is done again",
+                ) from error
+            if ended.rows_affected:
+                return await self._ask(Commit(others), self._decider)
+            self.is_over = True
+            await self._end_all()
+            raise
+
+    async def _commit_part(self, domain: DomainIndex) -> Written:
+        """What is prepared can only be committed now, by whomever."""
+        return await self._act(Commit(decided=True), self._within(domain), None)
+
+    async def _forget(self, decider: DomainIndex) -> None:
+        try:
+            await self._act(ForgetDecision(), self._within(decider), None)
+        except (HeadraceError, TimeoutError):
+            self._on_doubt()
 
 
-def several_shards() -> Unsupported:
-    return Unsupported(
-        "a transaction in a deployment of several shards, or a cluster",
-        hint="it needs one shard: headrace serve without --shards; a statement is all or none in each shard",
-    )
+_FORGETTING: set[asyncio.Task[None]] = set()
+
+
+async def _all(asked: Iterable[Coroutine[Any, Any, Written]]) -> list[Written]:
+    """All answers, or the first error once all have ended."""
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in ended if isinstance(each, Written)]

@@ -78,6 +78,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
             domain.expected.pop(schema.name, None)
             domain.written.clear()
         case Expect(schema=schema):
+            domain.transactions.check_free()  # What is prepared was checked without knowing of it.
             earlier = domain.expected.get(schema.name)
             added = () if earlier is None else earlier.added
             domain.expected[schema.name] = Expected(domain.store, schema, added)

@@ -49,6 +49,7 @@ from domains.plan.packets import (
     Packet,
     Pattern,
     PeerReset,
+    Prepare,
     Publish,
     Read,
     Refused,
@@ -111,7 +112,7 @@ class Domain:
         """Reads and upqueries of what is held, or being built."""
         self.counters = DomainCounters()
         self.written = WrittenTables(store, shard, shards)
-        self.transactions = Transactions(self.written)
+        self.transactions = Transactions(self.written, store)
         self.expected: dict[str, Expected] = {}
         """What schemas ask that are not decided yet, by table."""
         self.broken: HeadraceError | None = None
@@ -197,6 +198,8 @@ class Domain:
                 repeated = within is not None and is_repeated(known.stored, within)
                 if repeated:
                     done = NOTHING
+                elif self.transactions.prepared:
+                    done = self.transactions.write_beside(operation)
                 elif known.is_related or (isinstance(operation, Amend) and operation.also):
                     done = change_related(self.written, operation)
                 else:
@@ -205,6 +208,8 @@ class Domain:
                     known.stored.remember(within.stream, within.number)
             for expected in self.expected.values():
                 expected.check_write({each.schema.name: deltas for each, deltas in done.tables.items()})
+            if isinstance(operation, Prepare):
+                done = NOTHING
             if done.tables:
                 # Rows, index entries, logs and positions in one atomic write; operators then see the new state.
                 log = []

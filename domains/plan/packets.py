@@ -182,16 +182,51 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """Take back the last operation: another shard has refused its part of the same statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Whether all that was read here holds still: of a transaction that only reads, in several shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Keep what is staged, and hold what was looked up, until it is committed or rolled back, as the shard ``decider``
+    says. It is there after a crash."""
+
+    decider: DomainIndex
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
-    pass
+    others: tuple[DomainIndex, ...] = ()
+    """Shards that are prepared. This one decides: the transaction is committed if this is done, and only then."""
+    decided: bool = False
+    """It was prepared here, and the decider has committed: where nothing is known of it any more, it was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    pass
+    """Unless it was committed here: then nothing is done, and ``rows_affected`` is 1."""
 
 
-TransactionAct = Operation | Savepoint | RollBackTo | Release | Commit | RollBack
+@dataclass(frozen=True, slots=True)
+class ForgetDecision:
+    """All others have committed: what was decided here need not be known any more."""
+
+
+def is_repeatable(act: TransactionAct) -> bool:
+    """Whether it may be asked for again by whoever has not heard what became of it: all that it has done is stored."""
+    if isinstance(act, Commit):
+        return act.decided or bool(act.others)
+    return isinstance(act, (Validate, Prepare, RollBack, ForgetDecision))
+
+
+TransactionAct = (
+    Operation | Savepoint | RollBackTo | Release | Undo | Validate | Prepare | Commit | RollBack | ForgetDecision
+)
 
 
 def written_tables(operation: TransactionAct) -> list[str]:
@@ -225,6 +260,12 @@ class InTransaction:
     """It is open from now on, if it was not. Without it, one that is not known has ended."""
     most: int = 0
     """Bytes that its staged rows and look-ups may take; 0: as many as there are."""
+    savepoints: tuple[str, ...] = ()
+    """Those that it has where it begins."""
+    domain: DomainIndex = FIRST_DOMAIN
+    """Of the shard that is asked."""
+    undoable: bool = False
+    """Whether an operation may have to be undone, since others do parts of the same statement."""
 
 
 Within = Once | InTransaction | None

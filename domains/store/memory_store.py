@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 
@@ -17,7 +18,7 @@ from domains.language.encoding import encode_key, row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
-from domains.store.storage import best_key, declared_indexes
+from domains.store.storage import TransactionRecord, best_key, declared_indexes
 from domains.store.walking import Interval, orders_of
 from domains.store.widening import Widening, widening
 
@@ -261,6 +262,8 @@ class MemoryStore:
         self._tables: dict[str, MemoryTable] = {}
         self._positions: dict[str, int] = {}
         self._log: dict[str, list[tuple[int, list[Delta]]]] = {}
+        self._records: dict[str, TransactionRecord] = {}
+        self._staged_records: dict[str, TransactionRecord | None] = {}
 
     def create_table(self, schema: TableSchema) -> MemoryTable:
         if schema.name in self._tables:
@@ -280,12 +283,20 @@ class MemoryStore:
         self._log[schema.name] = [
             (sequence, [(widen(row), weight) for row, weight in deltas]) for sequence, deltas in self._log[schema.name]
         ]
+        for id, record in self._records.items():
+            if schema.name in record.changes:
+                widened = [(widen(row), weight) for row, weight in record.changes[schema.name]]
+                self._records[id] = replace(record, changes={**record.changes, schema.name: widened})
         table.alter(schema)
         return table
 
     def drop_table(self, name: str) -> None:
         self.table(name)
         del self._tables[name], self._positions[name], self._log[name]
+        for id, record in self._records.items():
+            left = {table: deltas for table, deltas in record.changes.items() if table != name}
+            read = tuple(table for table in record.read if table != name)
+            self._records[id] = replace(record, changes=left, read=read)
 
     def table(self, name: str) -> MemoryTable:
         table = self._tables.get(name)
@@ -305,10 +316,22 @@ class MemoryStore:
                 self._log[name].append((sequence, list(deltas)))
         for table in self._tables.values():
             table.commit()
+        for id, record in self._staged_records.items():
+            self._records.pop(id, None)
+            if record is not None:
+                self._records[id] = record
+        self._staged_records.clear()
 
     def rollback(self) -> None:
         for table in self._tables.values():
             table.rollback()
+        self._staged_records.clear()
+
+    def keep(self, transaction: str, record: TransactionRecord | None) -> None:
+        self._staged_records[transaction] = record
+
+    def records(self) -> dict[str, TransactionRecord]:
+        return dict(self._records)
 
     def position(self, table: str) -> int:
         self.table(table)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 from domains.errors import BadRequest, HeadraceError, LimitExceeded, OutcomeUnknown, OutOfOrder, StorageFailure
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.estimates import TableStatistics
-from domains.plan.graph import Columns
+from domains.plan.graph import Columns, DomainIndex
 from domains.store.widening import Widening
 
 if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
@@ -60,6 +60,27 @@ def refusal(raised: Exception) -> HeadraceError:
         what = f"{type(raised).__name__}: {raised}"
         return BadRequest(f"the request does not fit what it is for: {what[:200]}", hint="nothing was done")
     raise raised
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """What a shard keeps of a transaction over several shards, until all of them are done with it.
+
+    Of one that is *prepared* here, and is committed or not as ``decider`` says; or, where there are ``others``, of
+    one that was *committed* here, which these have to hear."""
+
+    decider: DomainIndex
+    others: tuple[DomainIndex, ...] = ()
+    affected: int = 0
+    """Rows, in this shard."""
+    read: tuple[str, ...] = ()
+    """The tables in which it has looked something up."""
+    changes: Mapping[str, list[Delta]] = field(default_factory=dict)
+    """What it is to change, by table; nothing where it is committed."""
+
+    @property
+    def is_committed(self) -> bool:
+        return bool(self.others)
 
 
 class StoredRows(Protocol):
@@ -183,6 +204,12 @@ class Store(Protocol):
 
     def rollback(self) -> None:
         """Forget what was staged since the last commit."""
+
+    def keep(self, transaction: str, record: TransactionRecord | None) -> None:
+        """Have this known of a transaction, with the step's write; None: nothing any more."""
+
+    def records(self) -> dict[str, TransactionRecord]:
+        """What is kept of transactions. Rows have the table's present width; a dropped table is left out."""
 
     def position(self, table: str) -> int:
         """The sequence number of the table's last committed step (0: none)."""

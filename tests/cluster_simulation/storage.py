@@ -14,6 +14,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryTable
+from domains.store.storage import TransactionRecord
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.loop import Process
 from tests.failing_store import FailingStore, Fuse
@@ -30,6 +31,8 @@ class _Step:
     """AUTO_INCREMENT, before it."""
     streams: dict[str, dict[str, int]]
     """The streams of numbered writes, before it."""
+    records: dict[str, TransactionRecord]
+    """What was kept of transactions, before it."""
 
 
 class CrashStore(FailingStore):
@@ -43,7 +46,7 @@ class CrashStore(FailingStore):
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         entries = list(log)
-        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {}, {})
+        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {}, {}, self.records())
         for schema in self.tables():
             table = self.table(schema.name)
             if table._staged:
@@ -84,8 +87,7 @@ class CrashStore(FailingStore):
         kept = random.choice((0, len(self._unsynced), random.randint(0, len(self._unsynced))))
         lost = self._unsynced[kept:]
         self._unsynced.clear()
-        for schema in self.tables():
-            self.table(schema.name).rollback()
+        self.rollback()
         for step in reversed(lost):
             self._undo(step)
         for schema in self.tables():
@@ -105,6 +107,7 @@ class CrashStore(FailingStore):
         for name, position in step.positions.items():
             self._positions[name] = position
             self.trim_after(name, position)
+        self._records = step.records
         for name, streams in step.streams.items():
             self.table(name)._streams = streams
         for name, number in step.numbers.items():

@@ -25,7 +25,6 @@ from headrace.errors import (
     NotFound,
     Overloaded,
     TransactionEnded,
-    Unsupported,
 )
 
 SCHEMA = """
@@ -38,8 +37,16 @@ INSERT INTO acc (id, branch, n) VALUES (1, 1, 100), (2, 1, 100), (3, 2, 5);
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[Embedded]:
-    with embedded(tmp_path, read_your_writes=True, read_timeout=60) as db:
+def single(tmp_path: Path) -> Iterator[Embedded]:
+    """One shard."""
+    with embedded(tmp_path, read_your_writes=True) as db:
+        db.execute(SCHEMA)
+        yield db
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedded]:
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=request.param) as db:
         db.execute(SCHEMA)
         yield db
 
@@ -193,17 +200,17 @@ def test_savepoints(db: Embedded) -> None:
     assert db.execute("SELECT COUNT(*) FROM acc").rows == ((0,),), "the later one has the name"
 
 
-def test_numbers_that_were_given_out_are_gone(db: Embedded) -> None:
-    with db.transaction() as t:
+def test_numbers_that_were_given_out_are_gone(single: Embedded) -> None:
+    with single.transaction() as t:
         assert t.execute("INSERT INTO entries (what) VALUES ('a'), ('b')").first_id == 1
         t.rollback()
-    assert db.execute("INSERT INTO entries (what) VALUES ('c')").first_id == 3
+    assert single.execute("INSERT INTO entries (what) VALUES ('c')").first_id == 3
     with pytest.raises(ConstraintViolation):
-        db.execute("INSERT INTO acc (id, n) VALUES (1, 1)")
-    with db.transaction() as t:
+        single.execute("INSERT INTO acc (id, n) VALUES (1, 1)")
+    with single.transaction() as t:
         assert t.table("entries").insert({"what": "d"}).first_id == 4
-        assert db.execute("INSERT INTO entries (what) VALUES ('e')").first_id == 5
-    assert db.execute("SELECT id, what FROM entries ORDER BY id").rows == ((3, "c"), (4, "d"), (5, "e"))
+        assert single.execute("INSERT INTO entries (what) VALUES ('e')").first_id == 5
+    assert single.execute("SELECT id, what FROM entries ORDER BY id").rows == ((3, "c"), (4, "d"), (5, "e"))
 
 
 def test_a_text_is_all_or_none(db: Embedded) -> None:
@@ -346,32 +353,32 @@ def test_a_table_that_is_altered_meanwhile(definition: str, db: Embedded) -> Non
     assert db.execute(f"SELECT n FROM {name} WHERE id = 1").rows == ((100,),)
 
 
-def test_who_reads_many_ranges_has_read_the_table(db: Embedded) -> None:
+def test_who_reads_many_ranges_has_read_the_table(single: Embedded) -> None:
     """Each write is held against all that are remembered."""
 
     def many(ranges: int) -> None:
-        with db.transaction() as t:
+        with single.transaction() as t:
             for number in range(ranges):
                 t.execute(f"SELECT id FROM acc WHERE branch = {number} AND n < 50 ORDER BY n LIMIT 2")
-            db.execute("UPDATE acc SET n = n + 100 WHERE id = 1")
+            single.execute("UPDATE acc SET n = n + 100 WHERE id = 1")
 
     many(16)
     with pytest.raises(Conflict, match="read whole"):
         many(17)
 
 
-def test_a_foreign_key_that_comes_meanwhile(db: Embedded) -> None:
+def test_a_foreign_key_that_comes_meanwhile(single: Embedded) -> None:
     """What is deleted was nobody's parent when that was worked out."""
 
     def orphaning() -> None:
-        with db.transaction() as t:
+        with single.transaction() as t:
             t.execute("DELETE FROM acc WHERE id = 1")
-            db.execute("CREATE TABLE child (id INT PRIMARY KEY, acc INT, FOREIGN KEY (acc) REFERENCES acc (id))")
-            db.execute("INSERT INTO child VALUES (1, 1)")
+            single.execute("CREATE TABLE child (id INT PRIMARY KEY, acc INT, FOREIGN KEY (acc) REFERENCES acc (id))")
+            single.execute("INSERT INTO child VALUES (1, 1)")
 
     with pytest.raises(Conflict):
         orphaning()
-    assert db.execute("SELECT c.id, a.n FROM child c JOIN acc a ON a.id = c.acc").rows == ((1, 100),)
+    assert single.execute("SELECT c.id, a.n FROM child c JOIN acc a ON a.id = c.acc").rows == ((1, 100),)
 
 
 def test_a_server_that_begins_anew_knows_it_no_more(launch_local: Callable[..., Any], tmp_path: Path) -> None:
@@ -560,15 +567,3 @@ def test_what_the_page_shows_runs(db: Embedded) -> None:
     assert names["bought"] is True
     assert db.execute("SELECT n FROM stock").rows == ((3,),)
     assert db.execute("SELECT COUNT(*) FROM orders").rows == ((3,),)
-
-
-def test_several_shards_have_none_yet(tmp_path: Path) -> None:
-    with embedded(tmp_path, shards=2) as db:
-        db.execute("CREATE TABLE t (a INT PRIMARY KEY)")
-        with pytest.raises(Unsupported, match="several shards"), db.transaction():
-            pass
-        with pytest.raises(Unsupported, match="several shards"):
-            db.execute("INSERT INTO t VALUES (1)", atomic=True)
-        with pytest.raises(Unsupported, match="several shards"):
-            db.execute("BEGIN; INSERT INTO t VALUES (1); COMMIT")
-        assert db.execute("SELECT * FROM t").rows == ()

@@ -62,14 +62,15 @@ def check_long(operations: int, seed: int) -> int:
         return check_file(path, "strict-serializable", None)
 
 
-def check_headrace(seconds: float, seed: int, keep: Path | None, *, kills: bool) -> int:
+def check_headrace(seconds: float, seed: int, keep: Path | None, *, kills: bool, shards: int) -> int:
     """Each way to keep a list or a register, for equal parts of the time."""
     right = True
     ways: tuple[Kept, ...] = ("texts", "rows", "registers")
     for way in ways:
         with tempfile.TemporaryDirectory() as folder:
             workload = Workload(seed, lists=way != "registers")
-            events, killed = run_on_headrace(Path(folder), way, workload, seconds=seconds / len(ways), kills=kills)
+            part = seconds / len(ways)
+            events, killed = run_on_headrace(Path(folder), way, workload, seconds=part, kills=kills, shards=shards)
         if keep is not None:
             write(keep / f"headrace-{way}.json", events)
         report = check(events, "strict-serializable")
@@ -99,6 +100,7 @@ def main() -> int:
     ours.add_argument("--seconds", type=float, default=60.0)
     ours.add_argument("--seed", type=int, help="drawn and printed without it")
     ours.add_argument("--kills", action="store_true", help="kill -9 the server every few seconds")
+    ours.add_argument("--shards", type=int, default=1)
     ours.add_argument("--keep", type=Path, help="write the histories into this directory")
     long = commands.add_parser("long", help="make a long history without anomalies, and check it")
     long.add_argument("--operations", type=int, default=1_000_000)
@@ -113,7 +115,7 @@ def main() -> int:
         options.keep.mkdir(parents=True, exist_ok=True)
     if options.command == "headrace":
         print(f"Headrace from seed {seed} for {options.seconds:.0f} s")
-        return check_headrace(options.seconds, seed, options.keep, kills=options.kills)
+        return check_headrace(options.seconds, seed, options.keep, kills=options.kills, shards=options.shards)
     if reason := servers.missing("mariadb"):
         print(f"error: {reason}", file=sys.stderr)
         return 2

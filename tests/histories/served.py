@@ -53,7 +53,8 @@ KILL_SECONDS = 4.0
 class Served:
     """A server of one data directory."""
 
-    def __init__(self, data: Path, kept: Kept, keys_of_block: int) -> None:
+    def __init__(self, data: Path, kept: Kept, keys_of_block: int, shards: int = 1) -> None:
+        self.shards = shards
         self.kept, self.keys_of_block = kept, keys_of_block
         self.lists = kept != "registers"
         with socket.socket() as free:
@@ -66,7 +67,8 @@ class Served:
 
     async def start(self) -> None:
         """Return when it serves."""
-        command = ("-m", "headrace", "serve", "--port", str(self.port), "--data", str(self._data))
+        command: tuple[str, ...] = ("-m", "headrace", "serve", "--port", str(self.port), "--data", str(self._data))
+        command += ("--shards", str(self.shards))
         with (self._data.parent / "server.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=log, stderr=log)
         async with AsyncConnection(self.url) as db:
@@ -179,7 +181,7 @@ class ServedSession:
 
 
 def run_on_headrace(
-    folder: Path, kept: Kept, workload: Workload, *, seconds: float = inf, kills: bool = False
+    folder: Path, kept: Kept, workload: Workload, *, seconds: float = inf, kills: bool = False, shards: int = 1
 ) -> tuple[list[Event], int]:
     """The history of a run of so many seconds from when the server is there, and how often it was killed in it."""
 
@@ -190,7 +192,7 @@ def run_on_headrace(
             await system.kill()
 
     async def run() -> tuple[list[Event], int]:
-        system = Served(folder / "data", kept, workload.keys)
+        system = Served(folder / "data", kept, workload.keys, shards)
         await system.create()
         until = time.monotonic() + seconds
         workload.go_on = lambda: time.monotonic() < until

@@ -16,6 +16,7 @@ from domains.language.ordered import encode_value
 from domains.language.types import Column, Delta, Kind, Row, TableSchema
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns, NodeIndex, Reader
+from domains.plan.sharding import shard_of
 from domains.store.storage import StoredRows, TableRows
 from domains.store.walking import EVERYWHERE, MOST_BOXES, Boxes, Interval, both, exactly
 from worker.adhoc.lineage import Lineage
@@ -210,7 +211,8 @@ def rows_in(page: bytes, columns: Sequence[Column]) -> Iterator[Rows]:
 
 
 class ShardedRows:
-    """See :class:`domains.store.storage.StoredRows`, over the shards of one table: each row is in one of them."""
+    """See :class:`domains.store.storage.StoredRows`, over the shards of one table: each row is in one of them, which
+    the column that decides it tells."""
 
     def __init__(self, shards: Sequence[StoredRows]) -> None:
         self._shards = shards
@@ -218,9 +220,19 @@ class ShardedRows:
         self.row_count = sum(shard.row_count for shard in shards)
 
     def find(self, columns: Columns, key: Row) -> list[Delta]:
-        return [delta for shard in self._shards for delta in shard.find(columns, key)]
+        return self.find_many(columns, [key])[0]
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        if (decides := self.schema.shard_column) in columns:
+            at, places = columns.index(decides), dict[int, list[int]]()
+            for place, key in enumerate(keys):
+                places.setdefault(shard_of(key[at], len(self._shards)), []).append(place)
+            of_keys: list[list[Delta]] = [[] for _ in keys]
+            for number, own in places.items():
+                parts = self._shards[number].find_many(columns, [keys[place] for place in own])
+                for place, rows in zip(own, parts, strict=True):
+                    of_keys[place] = rows
+            return of_keys
         found = [shard.find_many(columns, keys) for shard in self._shards]
         return [[delta for rows in of_key for delta in rows] for of_key in zip(*found, strict=True)]
 

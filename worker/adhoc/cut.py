@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from domains.engine.transactions.staged import StagedTables
+from domains.engine.transactions.transactions import Transactions
 from domains.errors import HeadraceError, NotFound, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.estimates import Statistics
@@ -47,6 +47,9 @@ class EvaluationCut:
 Shards = Sequence[tuple[TableSchema, ...]]
 """The tables that are read of each base shard, by its number."""
 
+Asking = Sequence[InTransaction]
+"""The transaction that asks each base shard; none where nobody does in one."""
+
 
 def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
     """The shards that are read, of a deployment of so many."""
@@ -55,31 +58,36 @@ def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
 
 
 def answered_here(
-    hosted: DomainHost, bases: Sequence[DomainIndex], question: Question, within: InTransaction | None = None
+    hosted: DomainHost, bases: Sequence[DomainIndex], question: Question, within: Asking = ()
 ) -> tuple[Rows, Clock]:
-    """``bases``: all that have a shard of its tables. In a transaction there is one, and what is read is remembered.
+    """``bases``: all that have a shard of its tables. In a transaction what is read is remembered, and the positions
+    are those of shards in which something was.
 
     :raises RowsExceeded: these are not few rows.
     """
-    stores = _stores(hosted, bases)
-    tables: TableRows = ShardedTables(stores, question.plan.tables)
-    if within is not None:
-        tables = _staged(hosted, bases, within)
+    shards = shards_of(question.plan.tables, len(bases))
+    tables: TableRows = ShardedTables(_stores(hosted, bases), question.plan.tables)
+    entered: list[tuple[Transactions, InTransaction]] = []
     try:
+        if within:
+            entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in within[: len(shards)]]
+            staged = [transactions.entered(each).tables for transactions, each in entered]
+            tables = ShardedTables(staged, question.plan.tables)
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
-        if within is not None:
-            hosted.hosts[bases[0]].domain.transactions.check_read(within)
+        for transactions, each in entered:
+            transactions.check_read(each)
     except HeadraceError:
         raise
     except Exception as error:  # It is the question's own: whoever else waits for this thread is not to suffer.
         raise Unavailable(f"the query cannot be evaluated: {type(error).__name__}: {error}") from error
-    shards = shards_of(question.plan.tables, len(bases))
+    finally:
+        came = [bool(transactions.leave(each.id)) for transactions, each in entered]
+    if within:
+        shards = [tables if came[number] else () for number, tables in enumerate(shards)]
     return rows, _clock(hosted, bases[: len(shards)], shards)
 
 
-def cut(
-    hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within: InTransaction | None = None
-) -> EvaluationCut:
+def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within: Asking = ()) -> EvaluationCut:
     """A cut of some base shards, which may be any. In a transaction what reads it is not told row by row: all of these
     tables are read.
 
@@ -92,15 +100,11 @@ def cut(
         assert isinstance(store, ViewableStore), "what is evaluated beside is on a disk"
         views.append(store.view([schema.name for schema in tables]))
     changes: dict[str, list[Delta]] = {}
-    if within is not None:
-        staged = _staged(hosted, bases, within)
-        changes = {schema.name: staged.staged(schema.name).read_whole() for tables in shards for schema in tables}
+    for asking, tables in zip(within, shards, strict=False):
+        staged = hosted.hosts[asking.domain].domain.transactions.entered(asking).tables
+        for schema in tables:
+            changes.setdefault(schema.name, []).extend(staged.staged(schema.name).read_whole())
     return EvaluationCut(views, _clock(hosted, bases, shards), changes=changes)
-
-
-def _staged(hosted: DomainHost, bases: Sequence[DomainIndex], within: InTransaction) -> StagedTables:
-    """:raises Conflict, TransactionEnded: there is none any more."""
-    return hosted.hosts[bases[0]].domain.transactions.entered(within).tables
 
 
 def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:
@@ -141,7 +145,7 @@ class ShardedTables:
     :raises NotHere: one of them is another than when the plan was made.
     """
 
-    def __init__(self, stores: Sequence[Store], wanted: Sequence[TableSchema]) -> None:
+    def __init__(self, stores: Sequence[TableRows], wanted: Sequence[TableSchema]) -> None:
         self._tables: dict[str, StoredRows] = {}
         for schema in wanted:
             shards: list[StoredRows] = []
@@ -154,7 +158,7 @@ class ShardedTables:
         return self._tables[name]
 
 
-def check_schema(store: Store, wanted: TableSchema) -> None:
+def check_schema(store: TableRows, wanted: TableSchema) -> None:
     """:raises NotHere: the table is gone, or another by now."""
     try:
         if store.table(wanted.name).schema == wanted:

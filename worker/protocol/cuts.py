@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Clock
+from domains.plan.packets import Clock, InTransaction
 from worker.adhoc.answer import Question
 from worker.rocks.stored_table import ViewedTable
 
@@ -37,6 +37,8 @@ class EvaluateRequest:
     shards: tuple[tuple[TableSchema, ...], ...]
     """The tables that are read of each domain."""
     question: Question | None = None
+    within: tuple[InTransaction, ...] = ()
+    """The transaction that asks, as each domain hears it; () where nobody does in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class CutTaken:
     """The tables of each domain, in the order in which they were asked for."""
     clock: Clock
     """Exactly what the views show, of each base shard."""
+    changes: tuple[tuple[str, tuple[Delta, ...]], ...] = ()
+    """What the transaction that asks has staged, by table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.commands import Command
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
-from domains.plan.packets import Clock, LinkId, Once, Operation
+from domains.plan.packets import Clock, LinkId, TransactionAct, Within
 from worker.reader_map.lookup import BoundLookup, Parts
 
 REMEMBERED = 10_000
@@ -307,9 +307,32 @@ class WriteRequest:
     """
 
     domain: DomainIndex
-    operation: Operation
-    schema: int
-    once: Once | None = None
+    operation: TransactionAct
+    """An ``Operation``, but in a transaction."""
+    schema: int | None
+    """None: it names no table."""
+    within: Within = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsRequest:
+    """The transactions over several shards that a base shard has a part in, and that are not over. →
+    ``KnownTransactions``"""
+
+    domain: DomainIndex
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTransaction:
+    id: str
+    decider: DomainIndex
+    others: tuple[DomainIndex, ...]
+    """Where it was committed here: who has to hear of it. (): it is prepared here."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTransactions:
+    known: tuple[KnownTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)

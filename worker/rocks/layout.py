@@ -7,6 +7,7 @@ key                                             value                           
 ``m 01 ‖ table``                                JSON: schema, indexes, pads                 a table's catalog entry
 ``m 02 ‖ table``                                marshal: rows, auto-increment, unique, …    its counters
 ``m 03 ‖ table ‖ stream``                       the last number, 8 bytes                    a stream of writes
+``m 04 ‖ id``                                   marshal: decider, others, rows, changes, …  a transaction's record
 ``r ‖ table ‖ row key``                         the row's content, or nothing               a row
 ``i ‖ table ‖ index ‖ columns ‖ row key``       the row's content, or nothing               an index entry
 ``l ‖ table ‖ sequence``                        marshal: deltas                             a step in the log
@@ -31,6 +32,8 @@ STORE_KEY = b"m\x00"
 CATALOG = b"m\x01"
 COUNTERS = b"m\x02"
 STREAMS = b"m\x03"
+TRANSACTIONS = b"m\x04"
+"""What is kept of transactions over several shards, by their ids."""
 ROWS = b"r"
 INDEXES = b"i"
 LOG = b"l"

@@ -16,22 +16,22 @@ from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.language.collating.collation import VERSIONS
 from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
-from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
+from domains.store.storage import DISK_RESERVE, CommitLost, TransactionRecord, declared_indexes
 from worker.rocks import layout
 from worker.rocks.acknowledged import PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut, read_log, trim_log
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
-from worker.rocks.opening import RECORDED, Loss, losses, open_database
+from worker.rocks.opening import Loss, losses, open_database
 from worker.rocks.row_cache import CacheRoom
 from worker.rocks.stored_table import StoreView, ViewedTable
 from worker.rocks.table import Pending, RocksTable, TableCounters
 
-FORMAT = RECORDED
+FORMAT = 3
 """The format of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would
-misread, and when the record of what was acknowledged came, without which a store of format 2 is damaged. Format 1
-opens, and gets one."""
+misread: in 2 came the record of what was acknowledged, without which such a store is damaged, and in 3 what is kept of
+transactions. Earlier ones open, and become this one."""
 
 IDENTITY_BYTES = 8
 """The bytes of a table's identity: no two tables that an archive ever meets have the same."""
@@ -84,7 +84,7 @@ class RocksStore:
             self._save_header()
             return
         version, self._next_table = marshal.loads(header)
-        if version not in (1, FORMAT):
+        if not 1 <= version <= FORMAT:
             raise StorageFailure(
                 f"the database in {self._database.path} has format {version}, this program reads {FORMAT}",
                 hint="open it with the version of headrace that wrote it",
@@ -232,6 +232,31 @@ class RocksStore:
 
     def position(self, table: str) -> int:
         return self.table(table).counters.position
+
+    # --- transactions over several shards -----------------------------------------------------------------------
+
+    def keep(self, transaction: str, record: TransactionRecord | None) -> None:
+        self._pending[layout.TRANSACTIONS + transaction.encode()] = None if record is None else self._encoded(record)
+
+    def _encoded(self, record: TransactionRecord) -> bytes:
+        changes = {
+            name: (self.table(name).schema.generation, self.table(name).codec.encode_log(deltas))
+            for name, deltas in record.changes.items()
+        }
+        return marshal.dumps((record.decider, record.others, record.affected, record.read, changes), MARSHAL_VERSION)
+
+    def records(self) -> dict[str, TransactionRecord]:
+        entries = self._database.items(layout.TRANSACTIONS, layout.prefix_end(layout.TRANSACTIONS))
+        return {key[len(layout.TRANSACTIONS) :].decode(): self._decoded(value) for key, value in entries}
+
+    def _decoded(self, data: bytes) -> TransactionRecord:
+        decider, others, affected, read, changes = marshal.loads(data)
+        there = {
+            name: self.table(name).codec.decode_log(deltas)
+            for name, (generation, deltas) in changes.items()
+            if name in self._tables and self.table(name).schema.generation == generation
+        }
+        return TransactionRecord(decider, others, affected, tuple(each for each in read if each in self._tables), there)
 
     def sync(self) -> None:
         """Return when every step committed so far is on disk, and noted. Any thread; commits go on meanwhile.

@@ -158,11 +158,11 @@ class HeldCuts:
         def act(hosted: DomainHost, _: Batch) -> EvaluationCut | Evaluated:
             if asked.question is not None:
                 try:
-                    rows, clock = answered_here(hosted, asked.domains, asked.question)
+                    rows, clock = answered_here(hosted, asked.domains, asked.question, asked.within)
                     return Evaluated(tuple(rows), clock)
                 except RowsExceeded:
                     pass  # These are not few rows.
-            return cut(hosted, asked.domains, asked.shards)
+            return cut(hosted, asked.domains, asked.shards, asked.within)
 
         self._taking += 1
         try:
@@ -186,7 +186,8 @@ class HeldCuts:
         elif connection not in self._heard:
             self._heard.add(connection)
             connection.on_lost.append(self._lost)
-        return CutTaken(number, tuple(view.tables for view in taken.views), taken.clock)
+        changes = tuple((table, tuple(deltas)) for table, deltas in taken.changes.items())
+        return CutTaken(number, tuple(view.tables for view in taken.views), taken.clock, changes)
 
     def _closing(self, number: int) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(PATIENCE, self.close, number)

@@ -33,6 +33,7 @@ from worker.protocol.messages import (
     CloseDomain,
     Done,
     EvictRequest,
+    KnownTransactions,
     NotHere,
     OpenDomain,
     Pages,
@@ -56,6 +57,7 @@ from worker.protocol.messages import (
     StreamOpen,
     StreamsRequest,
     TouchRequest,
+    TransactionsRequest,
     WriteRequest,
 )
 from worker.protocol.operations import (
@@ -81,7 +83,14 @@ from worker.service.cuts import HELD_BYTES, HeldCuts
 from worker.service.holds import Holds
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
-from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
+from worker.service.status import (
+    heard_at_last,
+    hosted_status,
+    known_transactions,
+    link_positions,
+    streams_of,
+    worker_report,
+)
 from worker.service.waits import LeaderEpochs, LinkWaits
 from worker.service.watching import WatchSessions
 from worker.wire.connection import Connection
@@ -161,6 +170,8 @@ class WorkerServer:
                 return self._ask(lambda hosted, _: samples_of(hosted, domain, tables), at_once=True)
             case RowsRequest(domain=domain):
                 return self._ask(lambda hosted, _: _row_counts(hosted, domain))
+            case TransactionsRequest(domain=domain):
+                return self._ask(lambda hosted, _: KnownTransactions(known_transactions(hosted, domain)))
             case StreamsRequest(domain=domain, table=table):
                 return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
             case HoldRequest(domain=domain, reader=reader):
@@ -201,7 +212,7 @@ class WorkerServer:
         """A worker that stops answers NotHere: its domains go to other workers, which take the write."""
         try:
             waiting, answer = self._answers.new()
-            self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.once)
+            self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.within)
             return waiting
         except Stopping as error:
             raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error

@@ -14,7 +14,7 @@ from domains.plan.packets import Clock, LinkId
 from domains.plan.traits import is_reader
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
-from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
+from worker.protocol.messages import DomainReport, KnownTransaction, LinkPositions, NotHere, Streams, WorkerReport
 from worker.reader_map import ReaderMap
 from worker.service.system import resident_bytes
 
@@ -77,6 +77,19 @@ def streams_of(hosted: DomainHost, domain: DomainIndex, table: str) -> Streams:
         return Streams(dict(host.domain.store.table(table).streams()))
     except NotFound as error:
         raise NotHere(f"{error.message} in domain {domain}", epoch=hosted.epoch) from error
+
+
+def known_transactions(hosted: DomainHost, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
+    """The transactions over several shards that a domain has a part in, and that are not over.
+
+    :raises NotHere: the domain is not here."""
+    host = hosted.hosts.get(domain)
+    if host is None or not host.linked:
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    transactions = host.domain.transactions
+    prepared = {id: own.prepared for id, own in transactions.prepared.items() if own.prepared is not None}
+    records = {**transactions.decided, **prepared}
+    return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
 
 
 def _domain_report(host: HostedDomain) -> DomainReport:

@@ -34,6 +34,7 @@
     ├── ServerFault            500  the server met an error that it did not expect; the message has its log entry's id
     └── Unavailable            503  stopping, or not started yet
         ├── OutcomeUnknown         503  a write was sent, and its worker or its disk was lost before it answered
+        ├── Locked                 503  what a transaction that is being committed holds was not free in time
         ├── NotServed              503  in a cluster: nobody hosts what was asked for; nothing was done
         ├── RowsChanged            503  rows that a write had chosen were changed before it was done; nothing was done
         ├── NoLeader               503  in a cluster: nobody takes changes of the graph; nothing was changed
@@ -227,6 +228,12 @@ class OutcomeUnknown(Unavailable):
     """A write was done or not. It is never repeated by itself."""
 
     code = "outcome_unknown"
+
+
+class Locked(Unavailable):
+    """A transaction over several shards is being committed, or was in doubt for long, and holds what this needs."""
+
+    code = "locked"
 
 
 class NotServed(Unavailable):

@@ -11,23 +11,44 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
 from controller.cluster.serving.remote_cuts import RemoteCuts
 from controller.cluster.serving.watches import ClusterWatches
-from controller.hosts import Asked, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
-from controller.transactions.transaction import several_shards
+from controller.hosts import (
+    FIRST_WAIT,
+    LOCK_SECONDS,
+    LONGEST_WAIT,
+    Asked,
+    PartWatcher,
+    ReaderShard,
+    SchemaChanged,
+    ShardWatch,
+    TableTarget,
+)
 from domains.engine.clock import latest
-from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
+from domains.errors import HeadraceError, Locked, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics, TableStatistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
-from domains.plan.packets import Clock, Evicted, InTransaction, Once, Operation, Refused, TransactionAct, Written
+from domains.plan.packets import (
+    Clock,
+    Evicted,
+    InTransaction,
+    Once,
+    Operation,
+    Refused,
+    TransactionAct,
+    Written,
+    is_repeatable,
+)
 from domains.plan.sharding import base_shard
 from domains.plan.traits import is_reader
 from domains.store.storage import of_shards
 from migrations.flow.plan import State
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import EvaluationCut
+from worker.adhoc.cut import Asking, EvaluationCut
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.protocol.messages import (
     EvictRequest,
+    KnownTransaction,
+    KnownTransactions,
     Pages,
     PagesInParts,
     ReadRequest,
@@ -36,6 +57,7 @@ from worker.protocol.messages import (
     StreamsRequest,
     TableSamples,
     TouchRequest,
+    TransactionsRequest,
     WriteRequest,
 )
 from worker.protocol.operations import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
@@ -97,6 +119,7 @@ class ClusterHosts:
         self._reached: dict[Place, tuple[int, Clock]] = {}
         """Positions that readers are known to reflect, and the incarnation of their domain."""
         self.acknowledged = AcknowledgedPositions()
+        self.on_locked: Callable[[], None] = lambda: None
         self.on_gone: Callable[[NodeIndex], None] = lambda node: None
         """Hears of readers that are nowhere any more."""
         self._cuts = RemoteCuts(directory, connections, self._asking)
@@ -245,12 +268,12 @@ class ClusterHosts:
     # --- SELECTs that no view answers -----------------------------------------------------------------------
 
     async def evaluate(
-        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: InTransaction | None = None
+        self, bases: Sequence[DomainIndex], question: Question, budget: Budget, within: Asking = ()
     ) -> tuple[Rows, Clock]:
         async def answer(question: Question, cut: EvaluationCut) -> Rows:
             return await self._evaluators.answer(question, cut, budget)
 
-        rows, clock = await self._cuts.answer(bases, question, answer, self.write_timeout)
+        rows, clock = await self._cuts.answer(bases, question, answer, self.write_timeout, within)
         self.acknowledged.heard(clock)
         return rows, clock
 
@@ -282,22 +305,47 @@ class ClusterHosts:
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         request = WriteRequest(domain, operation, table.version)
-        answer: Written = await self._asking.ask(
-            domain,
-            lambda _: request,
-            self._deadline(),
-            repeatable=False,
-            outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
-        )
+        until, pause = asyncio.get_running_loop().time() + LOCK_SECONDS, FIRST_WAIT
+        while True:
+            try:
+                answer: Written = await self._asking.ask(
+                    domain,
+                    lambda _: request,
+                    self._deadline(),
+                    repeatable=False,
+                    outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
+                )
+                self.acknowledged.note(answer)
+                return answer
+            except Locked:
+                self.on_locked()
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+
+    async def transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        request = WriteRequest(within.domain, act, None if table is None else table.version, within)
+        schemas = () if table is None else table.schemas
+        try:
+            answer: Written = await self._asking.ask(
+                within.domain,
+                lambda _: request,
+                self._deadline(),
+                repeatable=is_repeatable(act),
+                outdated=lambda: next(filter(None, map(self._altered, schemas)), None),
+            )
+        except TimeoutError as error:
+            raise OutcomeUnknown(
+                f'a shard of transaction "{within.id}" did not answer in time', hint="look before it is done again"
+            ) from error
         self.acknowledged.note(answer)
         return answer
 
-    transacts = False
-
-    async def transact(
-        self, domain: DomainIndex, act: TransactionAct, within: InTransaction, table: TableTarget | None
-    ) -> Written:
-        raise several_shards()
+    async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
+        request = TransactionsRequest(domain)
+        answer: KnownTransactions = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
+        return answer.known
 
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once

@@ -140,6 +140,7 @@ class ClusterDeployment(Serving):
         overview = Overview(directory, connections)
         self = cls(directory, connections, hosts, overview, leader(directory), read_timeout, ad_hoc, budget)
         await directory.start(opening)
+        self.in_doubt.look_now_and_then()
         return self
 
     async def meet_others(self, hello: Hello, host: str, port: int, advertise: str | None) -> None:
@@ -307,6 +308,7 @@ class ClusterDeployment(Serving):
     async def close(self) -> None:
         if self.accounts is not None:
             await self.accounts.close()
+        await self.in_doubt.close()
         await self.sessions.close()
         await self.live.close()
         await self.selects.close()

@@ -23,11 +23,11 @@ from controller.cluster.serving.domain_router import FIRST_PAUSE, LONGEST_PAUSE,
 from controller.cluster.state import Assignment
 from controller.hosts import SchemaChanged
 from domains.errors import HeadraceError, NotServed, StorageFailure, Unavailable
-from domains.language.types import TableSchema
+from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import EvaluationCut, Shards, shards_of
+from worker.adhoc.cut import Asking, EvaluationCut, Shards, shards_of
 from worker.adhoc.pushing import divided
 from worker.adhoc.shard_view import Piece
 from worker.protocol.cuts import (
@@ -162,9 +162,15 @@ class RemoteCuts:
         """Requests whose caller has gone."""
 
     async def answer(
-        self, bases: Sequence[DomainIndex], question: Question, evaluate: Evaluate, patience: float
+        self,
+        bases: Sequence[DomainIndex],
+        question: Question,
+        evaluate: Evaluate,
+        patience: float,
+        within: Asking = (),
     ) -> tuple[Rows, Clock]:
         """``patience``: seconds that a shard may be away. While it is served again and again, it is begun again.
+        ``within``: the transaction that asks; what is read of it here is told by whole tables.
 
         :raises SchemaChanged: a table is another by now. :raises NotServed: a shard was away for that long.
         """
@@ -173,7 +179,7 @@ class RemoteCuts:
         while True:
             failure: HeadraceError | TimeoutError
             try:
-                taken = await self._taken(bases, question, loop.time() + patience)
+                taken = await self._taken(bases, question, loop.time() + patience, within)
             except (NotHere, ConnectionLost, NotServed, TimeoutError) as error:
                 failure, away = error, away or loop.time()
             else:
@@ -204,7 +210,9 @@ class RemoteCuts:
         if altered:
             raise SchemaChanged(", ".join(altered))
 
-    async def _taken(self, bases: Sequence[DomainIndex], question: Question, deadline: float) -> Evaluated | _Taken:
+    async def _taken(
+        self, bases: Sequence[DomainIndex], question: Question, deadline: float, within: Asking
+    ) -> Evaluated | _Taken:
         shards = shards_of(question.plan.tables, len(bases))
         by_owner: dict[WorkerDescriptor, list[int]] = {}
         for number, _ in enumerate(shards):
@@ -214,7 +222,7 @@ class RemoteCuts:
             by_owner.setdefault(owner, []).append(number)
         alone = question if len(by_owner) == 1 else None
         asked = [
-            asyncio.create_task(self._ask(owner, bases, numbers, shards, alone, deadline))
+            asyncio.create_task(self._ask(owner, bases, numbers, shards, alone, deadline, within))
             for owner, numbers in by_owner.items()
         ]
         try:
@@ -239,9 +247,14 @@ class RemoteCuts:
         for numbers, remote in zip(by_owner.values(), remotes, strict=True):
             views |= {number: RemoteShard(remote, place) for place, number in enumerate(numbers)}
             clock |= remote.taken.clock
+        shown = [views[number] for number in sorted(views)]
+        if within:
+            changes: dict[str, list[Delta]] = {}
+            for table, deltas in (one for remote in remotes for one in remote.taken.changes):
+                changes.setdefault(table, []).extend(deltas)
+            return _Taken(question, EvaluationCut(shown, clock, changes=changes), remotes)
         division = divided(question)
-        cut = EvaluationCut([views[number] for number in sorted(views)], clock, division.parts)
-        return _Taken(division.rest, cut, remotes)
+        return _Taken(division.rest, EvaluationCut(shown, clock, division.parts), remotes)
 
     async def _ask(
         self,
@@ -251,9 +264,11 @@ class RemoteCuts:
         shards: Shards,
         question: Question | None,
         deadline: float,
+        within: Asking,
     ) -> Evaluated | RemoteCut:
         domains = tuple(bases[number] for number in numbers)
-        message = EvaluateRequest(domains, tuple(shards[number] for number in numbers), question)
+        asking = tuple(within[number] for number in numbers) if within else ()
+        message = EvaluateRequest(domains, tuple(shards[number] for number in numbers), question, asking)
         places = [(domain, self._directory.assignment(domain)) for domain in domains]
         found = await self._router.once(*places[0], owner, lambda _: message, deadline)
         if isinstance(found, Evaluated):

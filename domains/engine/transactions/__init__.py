@@ -21,7 +21,17 @@ of now, as its earlier ones still are. So
 What is looked up is a key by some columns, which may find nothing, a range of an order, or a table whole. Statistics
 (``row_count``, ``count_many``) only choose the way of a look-up, and are no part of its answer.
 
-Nothing of it is stored before the commit, so a crash forgets open transactions. The first to commit wins; whoever is in
+**Over several shards** each has a part. A shard that is not to decide is *prepared* first: its part is stored, and
+what it has looked up and is to change is held. *No commit changes what a prepared transaction has looked up, or has
+looked up what a prepared one is to change*: it waits (``Locked``), a plain write too, which is worked out as a
+transaction of one operation meanwhile. So at the moment when the decider commits, all parts hold at once: that is the
+transaction's place in the order. What is prepared is restored before the shard takes anything else, and holds then the
+tables that it has read whole. The shard that decides keeps with its own part that it has, until all others have done
+theirs; asked about a transaction that it has not committed it rolls that back, and so it answers the same for ever
+(presumed abort: C. Mohan, B. Lindsay and R. Obermarck, *Transaction Management in the R* Distributed Database
+Management System*, 1986).
+
+Nothing else is stored before the commit, so a crash forgets open transactions. The first to commit wins; whoever is in
 conflict begins again, since only the application knows what it would do with other rows. (H. Kung and J. Robinson, *On
 Optimistic Methods for Concurrency Control*, 1981, with validation forward: by T. Härder, 1984.)
 """

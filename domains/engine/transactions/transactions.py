@@ -11,25 +11,31 @@ from domains.engine.transactions.staged import StagedTables
 from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, Changes, change_table
 from domains.engine.writing.written import WrittenTables
-from domains.errors import Conflict, HeadraceError, LimitExceeded, NotFound, TransactionEnded
+from domains.errors import Conflict, HeadraceError, LimitExceeded, Locked, NotFound, TransactionEnded
 from domains.language.types import Delta, TableSchema
 from domains.plan.deltas import Entry
+from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     Amend,
     Commit,
     Delete,
+    ForgetDecision,
     Insert,
     InTransaction,
     Operation,
+    Prepare,
     Release,
     RollBack,
     RollBackTo,
     Savepoint,
     TransactionAct,
+    Undo,
     Update,
+    Validate,
     Within,
     Written,
 )
+from domains.store.storage import Store, TransactionRecord
 
 TOGETHER = 8
 """Times what one may take is what all may take."""
@@ -59,24 +65,59 @@ class OpenTransaction:
     counted: int = 0
     """The same with its look-ups, when that was last counted."""
     affected: int = 0
+    before: StagedThen | None = None
+    """What was staged before the last operation. One can be undone, once."""
+    preparing: TransactionRecord | None = None
+    prepared: TransactionRecord | None = None
+    """The same once it is stored."""
 
 
 class Transactions:
     """See the package. All of it is of one domain, between two steps or within one."""
 
-    def __init__(self, written: WrittenTables) -> None:
+    def __init__(self, written: WrittenTables, store: Store) -> None:
         self._written = written
+        self._store = store
         self._look_ups: dict[str, TableLookUps] = {}
         self.open: dict[str, OpenTransaction] = {}
         self._ended: dict[str, Written | HeadraceError] = {}
         self._bytes = 0
+        self.prepared: dict[str, OpenTransaction] = {}
+        """Those of the open ones that hold what they have looked up."""
+        self.decided: dict[str, TransactionRecord] = {}
+        """Those that were committed here, and perhaps not yet in other shards."""
+        self._restore()
+
+    def _restore(self) -> None:
+        """Have what is stored: after a crash all that is known. A prepared one holds the tables that it has read whole
+        then, since what it looked up in them is not stored."""
+        for id, record in self._store.records().items():
+            if record.is_committed:
+                self.decided[id] = record
+                continue
+            tables = StagedTables(self._written, self._look_ups, id)
+            own = self.open[id] = self.prepared[id] = OpenTransaction(id, tables, affected=record.affected)
+            own.prepared = record
+            for name in record.read:
+                tables.staged(name).read_whole()
+            for name, deltas in record.changes.items():
+                tables.staged(name).change(deltas)
 
     def entered(self, within: InTransaction) -> OpenTransaction:
         """The transaction, which is begun if this says so. Raises Conflict, TransactionEnded."""
         id = within.id
         if within.begins and id not in self.open and id not in self._ended:
-            self.open[id] = OpenTransaction(id, StagedTables(self._written, self._look_ups, id))
+            begun = self.open[id] = OpenTransaction(id, StagedTables(self._written, self._look_ups, id))
+            begun.savepoints = [StagedThen(name, {}, 0, 0) for name in within.savepoints]
         return self._found(id)
+
+    def leave(self, id: str) -> bool:
+        """Whether it has come to anything here; if not it is not open here any more."""
+        own = self.open.get(id)
+        if own is None or own.tables.staged_deltas() or any(each.have(id) for each in self._look_ups.values()):
+            return True
+        del self.open[id]
+        return False
 
     def _found(self, id: str) -> OpenTransaction:
         transaction = self.open.get(id)
@@ -95,41 +136,126 @@ class Transactions:
 
         :raises HeadraceError: an operation's, Conflict, TransactionEnded, LimitExceeded.
         """
-        if isinstance(act, RollBack):
-            return NOTHING
-        if isinstance(act, Commit) and isinstance(ended := self._ended.get(within.id), Written):
+        id = within.id
+        ended = self._ended.get(id)
+        if isinstance(act, Commit) and isinstance(ended, Written):
             return Changes({}, ended.rows_affected)
+        if isinstance(act, (Commit, RollBack, ForgetDecision)) and id in self.decided:
+            if isinstance(act, ForgetDecision):
+                self._store.keep(id, None)
+            return Changes({}, self.decided[id].affected if isinstance(act, Commit) else 1)
+        if isinstance(act, (RollBack, ForgetDecision)):
+            if id in self.prepared:
+                self._store.keep(id, None)
+            return Changes({}, 1) if isinstance(ended, Written) else NOTHING
+        if isinstance(act, Commit) and act.decided and id not in self.prepared:
+            return NOTHING
         own = self.entered(within)
         match act:
             case Savepoint(name=name):
                 own.savepoints = [each for each in own.savepoints if each.name.lower() != name.lower()]
-                staged = {table: dict(deltas) for table, deltas in own.tables.staged_deltas().items()}
-                own.savepoints.append(StagedThen(name, staged, own.bytes, own.affected))
+                own.savepoints.append(self._staged_now(own, name))
             case RollBackTo(name=name):
                 del own.savepoints[_place_of(own, name) + 1 :]
-                then = own.savepoints[-1]
-                own.bytes, own.affected = then.bytes, then.affected
-                own.tables.go_back(then.staged)
+                self._go_back(own, own.savepoints[-1])
             case Release(name=name):
                 del own.savepoints[_place_of(own, name) :]
-            case Commit():
+            case Undo():
+                if own.before is not None:
+                    self._go_back(own, own.before)
+            case Validate():
+                self._check_locks(own, waits=True)
+            case Prepare(decider=decider):
+                return self._prepare(own, decider)
+            case Commit(others=others):
+                if own.prepared is None:
+                    self._check_locks(own, waits=not others)
+                if own.prepared is not None or others:
+                    self._store.keep(id, TransactionRecord(within.domain, others, own.affected) if others else None)
                 return Changes(own.tables.changes(), own.affected)
             case Insert() | Update() | Delete() | Amend():
-                return self._stage(own, act, within.most)
+                return self._stage(own, act, within)
             case _:
                 assert_never(act)
         return NOTHING
 
-    def _stage(self, own: OpenTransaction, operation: Operation, most: int) -> Changes:
-        known = own.tables.known(operation.table)
+    @staticmethod
+    def _staged_now(own: OpenTransaction, name: str) -> StagedThen:
+        staged = {table: dict(deltas) for table, deltas in own.tables.staged_deltas().items()}
+        return StagedThen(name, staged, own.bytes, own.affected)
+
+    @staticmethod
+    def _go_back(own: OpenTransaction, then: StagedThen) -> None:
+        own.bytes, own.affected, own.before = then.bytes, then.affected, None
+        own.tables.go_back(then.staged)
+
+    def _changed_by(self, tables: StagedTables, operation: Operation) -> Changes:
+        known = tables.known(operation.table)
         if known.is_related or (isinstance(operation, Amend) and operation.also):
-            done = change_related(own.tables, operation)
-        else:
-            done = change_table(known, operation)
+            return change_related(tables, operation)
+        return change_table(known, operation)
+
+    def _stage(self, own: OpenTransaction, operation: Operation, within: InTransaction) -> Changes:
+        own.before = self._staged_now(own, "") if within.undoable else None
+        done = self._changed_by(own.tables, operation)
         own.bytes += own.tables.stage(done.tables)
         own.affected += done.affected
-        self.check_size(own, most)
+        self.check_size(own, within.most)
         return replace(done, tables={})
+
+    # --- what is prepared, and holds what it has looked up --------------------------------------------------------
+
+    def _prepare(self, own: OpenTransaction, decider: DomainIndex) -> Changes:
+        if own.prepared is None:
+            self._check_locks(own, waits=False)
+            changes = {name: list(deltas.items()) for name, deltas in own.tables.staged_deltas().items()}
+            read = tuple(name for name, each in self._look_ups.items() if each.have(own.id))
+            own.preparing = TransactionRecord(decider, (), own.affected, read, changes)
+            self._store.keep(own.id, own.preparing)
+        return Changes(own.tables.changes(), own.affected)
+
+    def write_beside(self, operation: Operation) -> Changes:
+        """What a plain write comes to: as a transaction of this one operation, if nothing that is prepared minds.
+
+        :raises Locked: it does; nothing was done."""
+        own = OpenTransaction("", StagedTables(self._written, self._look_ups, ""))
+        try:
+            done = self._changed_by(own.tables, operation)
+            own.tables.stage(done.tables)
+            self._check_locks(own, waits=True)
+            return replace(done, tables=own.tables.changes())
+        finally:
+            self._let_go(own)
+
+    def check_free(self) -> None:
+        """:raises Locked: a transaction is prepared."""
+        for holder in self.prepared:
+            raise _locked("the tables of this shard", holder)
+
+    def _check_locks(self, own: OpenTransaction, *, waits: bool) -> None:
+        """Whether any prepared transaction has changed what this one has looked up, or looked up what this one changes.
+        If so it has to wait; one that holds something itself only for younger ones, so that no two ever wait for each
+        other, over all shards.
+
+        :raises Locked: it has to wait. :raises Conflict: it must not."""
+        if self.prepared.keys() <= {own.id}:
+            return
+        held: dict[str, str] = {}
+        for name, deltas in own.tables.staged_deltas().items():
+            for id, what in self._look_ups[name].met(list(deltas.items())).items():
+                if id in self.prepared:
+                    held.setdefault(id, what)
+        for id, other in self.prepared.items():
+            for name, deltas in other.tables.staged_deltas().items():
+                met = self._look_ups[name].met(list(deltas.items()))
+                if own.id in met:
+                    held.setdefault(id, met[own.id])
+        held.pop(own.id, None)
+        for id, what in sorted(held.items()):
+            if not waits and own.id > id:
+                own.conflict = f'{what}, is held by transaction "{id}"'
+                raise self._lost(own)
+            raise _locked(what, id)
 
     def check_read(self, within: InTransaction) -> None:
         """It has read something. Raises LimitExceeded."""
@@ -153,15 +279,22 @@ class Transactions:
 
     def done(self, act: TransactionAct, within: InTransaction, written: Written) -> None:
         """What :meth:`take` gave is stored."""
+        id = within.id
         if isinstance(act, RollBack):
-            gone = TransactionEnded(f'transaction "{within.id}" was rolled back', hint="begin another one")
-            self._end(within.id, gone)
+            self._end(id, TransactionEnded(f'transaction "{id}" was rolled back', hint="begin another one"))
+        elif isinstance(act, ForgetDecision):
+            self.decided.pop(id, None)
+        elif isinstance(act, Prepare):
+            own = self.prepared[id] = self.open[id]
+            own.prepared = own.prepared or own.preparing  # It may be asked again.
         elif isinstance(act, Commit):
-            self._end(within.id, written)
+            if act.others and id in self.open:
+                self.decided[id] = TransactionRecord(within.domain, act.others, self.open[id].affected)
+            self._end(id, written)
 
     def failed(self, act: TransactionAct, within: Within, error: HeadraceError) -> None:
         """A write is not done."""
-        if isinstance(within, InTransaction) and isinstance(act, Commit):
+        if isinstance(within, InTransaction) and isinstance(act, (Commit, Prepare)) and not isinstance(error, Locked):
             self._end(within.id, error)
 
     # --- what others change -----------------------------------------------------------------------------------
@@ -180,11 +313,15 @@ class Transactions:
         keys name, may not hold."""
         parents = {key.parent.lower() for key in schema.foreign_keys}
         for own in self.open.values():
-            for name, table in own.tables.items():
+            for name, table in own.tables.items() if own.prepared is None else ():
                 if name == schema.name or table.schema.title.lower() in parents:
                     self._meet(own, f'table "{table.schema.title}", which it has come to, was altered or dropped')
                     break
         self._look_ups.pop(schema.name, None)
+        for id in self.prepared:
+            for each in self._look_ups.values():
+                each.forget(id)
+        self._restore()  # The rows of a prepared one have the table's width, as all that is stored.
 
     def _meet(self, own: OpenTransaction, why: str) -> None:
         """It can only end now, and holds nothing until it hears of that."""
@@ -199,9 +336,9 @@ class Transactions:
 
     def _end(self, id: str, how: Written | HeadraceError) -> None:
         own = self.open.pop(id, None)
-        if own is None:
-            return
-        self._let_go(own)
+        self.prepared.pop(id, None)
+        if own is not None:
+            self._let_go(own)
         # Anew: one that was raised has the frames of whoever met it.
         self._ended[id] = type(how)(how.message, hint=how.hint) if isinstance(how, HeadraceError) else how
         if len(self._ended) > REMEMBERED:
@@ -214,6 +351,13 @@ class Transactions:
             each.forget(own.id)
         own.tables = StagedTables(self._written, self._look_ups, own.id)
         own.savepoints.clear()
+
+
+def _locked(what: str, holder: str) -> Locked:
+    return Locked(
+        f'transaction "{holder}", which is being committed in several shards, holds {what}',
+        hint="try again: it is over within seconds, unless a shard is away",
+    )
 
 
 def _place_of(own: OpenTransaction, name: str) -> int:

@@ -1,0 +1,105 @@
+"""Bringing to an end what a commit over several shards has left: its coordinator went, or a shard was away.
+
+::
+
+    each base shard ─► what is prepared here, and who decides; what was decided here, and who has to hear of it
+    prepared for long  ─► the decider: roll back, unless committed ─► commit or roll back here
+    decided for long   ─► the others: commit                       ─► forget it at the decider
+
+Anybody may do this, and several at once: each act is one that changes nothing where it was done before, and **a decider
+that was asked has decided**, since what it had not committed it has rolled back then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from controller.transactions.transaction import Transacting
+from domains.errors import HeadraceError
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Commit, ForgetDecision, InTransaction, RollBack, TransactionAct, Written
+from worker.protocol.messages import KnownTransaction
+
+_log = logging.getLogger("headrace.controller")
+
+DOUBT_SECONDS = 5.0
+"""After so long a transaction that is prepared counts as left by whoever commits it."""
+LOOK_SECONDS = 0.5
+OTHERS_SECONDS = 30.0
+"""Between two looks at what others may have left, where nobody has met it."""
+
+
+class InDoubt:
+    """It looks while it has a reason to: something may have been left, or was found."""
+
+    def __init__(
+        self,
+        act: Transacting,
+        known: Callable[[DomainIndex], Awaitable[Sequence[KnownTransaction]]],
+        bases: Callable[[], Sequence[DomainIndex]],
+    ) -> None:
+        """``known``: what a base shard knows of transactions; see :class:`controller.hosts.Hosts`."""
+        self._transact = act
+        self._known = known
+        self._bases = bases
+        self._seen: dict[tuple[DomainIndex, str], float] = {}
+        """When what is known of a transaction was first seen."""
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Something may have been left; ``at_once``: nobody else is at work on it."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(0.0 if at_once else DOUBT_SECONDS))
+
+    def look_now_and_then(self) -> None:
+        """Others, who may go at any moment, commit transactions too."""
+        self.look()
+        self._timer = asyncio.get_running_loop().call_later(OTHERS_SECONDS, self.look_now_and_then)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, patience: float) -> None:
+        while self._again or self._seen:
+            self._again = False
+            for base in self._bases():
+                try:
+                    await self._look_at(base, patience)
+                except (HeadraceError, TimeoutError) as error:
+                    self._again = True
+                    _log.debug("what domain %d knows of transactions is not known: %s", base, error)
+            if self._again or self._seen:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look_at(self, base: DomainIndex, patience: float) -> None:
+        known = {each.id: each for each in await self._known(base)}
+        for place in [place for place in self._seen if place[0] == base and place[1] not in known]:
+            del self._seen[place]
+        now = asyncio.get_running_loop().time()
+        for id, each in known.items():
+            if now - self._seen.setdefault((base, id), now) >= patience:
+                await self._settle(base, each)
+                del self._seen[base, id]
+
+    async def _settle(self, base: DomainIndex, known: KnownTransaction) -> None:
+        if known.others:
+            for other in known.others:
+                await self._act(Commit(decided=True), known.id, other)
+            await self._act(ForgetDecision(), known.id, base)
+            return
+        committed = (await self._act(RollBack(), known.id, known.decider)).rows_affected
+        await self._act(Commit(decided=True) if committed else RollBack(), known.id, base)
+        how = "committed" if committed else "rolled back"
+        _log.warning('transaction "%s", which was left in doubt, was %s in domain %d', known.id, how, base)
+
+    async def _act(self, act: TransactionAct, id: str, domain: DomainIndex) -> Written:
+        return await self._transact(act, InTransaction(id, domain=domain), None)

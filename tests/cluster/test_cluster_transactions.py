@@ -1,0 +1,121 @@
+"""Transactions over shards on several workers: all or none, also where a worker is killed in the middle of commits."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from threading import Thread
+
+import pytest
+from running_cluster import DEADLINE, Launch
+
+from headrace import connect
+from headrace.errors import Conflict, ConstraintViolation, HeadraceError, OutcomeUnknown
+
+SCHEMA = """
+CREATE TABLE acc (id INT PRIMARY KEY, n INT NOT NULL);
+CREATE EXT VIEW one AS SELECT n FROM acc WHERE id = ?;
+CREATE EXT VIEW total AS SELECT SUM(n) AS s FROM acc
+"""
+ACCOUNTS = 8
+
+
+def test_all_or_none_on_several_workers(launch: Launch) -> None:
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "4").serves()
+    with connect(running.url, read_your_writes=True) as db, connect(running.url) as other:
+        db.execute_all(SCHEMA)
+        db.table("acc").insert([{"id": id, "n": 100} for id in range(ACCOUNTS)])
+        with db.transaction() as t:
+            t.execute("UPDATE acc SET n = n - 10 WHERE id = 1")
+            t.execute("UPDATE acc SET n = n + 10 WHERE id = 2")
+            assert t.view("total").lookup() == [{"s": 100 * ACCOUNTS}]
+            assert t.view("one").lookup_many([[1], [2]]) == [[{"n": 90}], [{"n": 110}]]
+            assert other.view("one").lookup_many([[1], [2]]) == [[{"n": 100}], [{"n": 100}]]
+            done = t.commit()
+        assert done.rows_affected == 2
+        assert other.view("one").lookup_many([[1], [2]], token=done.token) == [[{"n": 90}], [{"n": 110}]]
+        assert other.view("total").lookup(token=done.token) == [{"s": 100 * ACCOUNTS}]
+
+        with pytest.raises(ConstraintViolation):
+            db.execute("UPDATE acc SET n = 0 WHERE id = 3; INSERT INTO acc VALUES (4, 0)", atomic=True)
+        assert db.view("one").lookup(id=3) == [{"n": 100}]
+
+        def late() -> None:
+            with db.transaction() as t:
+                ((n,),) = t.execute("SELECT n FROM acc WHERE id = 5").rows
+                other.execute("UPDATE acc SET n = n + 1 WHERE id = 5")
+                t.execute("UPDATE acc SET n = ? WHERE id = 6", [n + 1])
+
+        with pytest.raises(Conflict, match="acc"):
+            late()
+        assert db.view("one").lookup(id=6) == [{"n": 100}]
+        (one, (total,)) = db.lookups([("one", [[5], [6]]), ("total", [[]])], consistent=True)
+        assert (one, total) == ([[{"n": 101}], [{"n": 100}]], [{"s": 100 * ACCOUNTS + 1}])
+        with db.transaction() as t:  # One statement that is refused in one shard takes nothing of it.
+            with pytest.raises(ConstraintViolation):
+                t.execute("INSERT INTO acc VALUES (100, 0), (101, 0), (102, 0), (7, 0)")
+            assert t.execute("SELECT COUNT(*) FROM acc").rows == ((ACCOUNTS,),)
+            t.execute("SAVEPOINT before")
+            t.execute("INSERT INTO acc VALUES (100, 0), (101, 0), (102, 0), (103, 0)")
+            t.execute("ROLLBACK TO before")
+            t.execute("INSERT INTO acc VALUES (104, 0)")
+        assert db.execute("SELECT id FROM acc WHERE id > 99").rows == ((104,),)
+
+
+def test_money_is_neither_lost_nor_made_while_a_worker_is_killed(launch: Launch) -> None:
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "4").serves()
+    draws = random.Random(7)
+    with connect(running.url) as db:
+        db.execute_all(SCHEMA)
+        db.table("acc").insert([{"id": id, "n": 100} for id in range(ACCOUNTS)])
+    moved, unknown, over = [0], [0], [False]
+
+    def move(seed: int) -> None:
+        own = random.Random(seed)
+        with connect(running.url) as db:
+            while not over[0]:
+                source, sink = own.sample(range(ACCOUNTS), 2)
+                text = f"UPDATE acc SET n = n - 1 WHERE id = {source}; UPDATE acc SET n = n + 1 WHERE id = {sink}"
+                try:
+                    db.execute(text, atomic=True)
+                    moved[0] += 1
+                except Conflict:
+                    continue
+                except OutcomeUnknown:
+                    unknown[0] += 1
+                except HeadraceError:
+                    time.sleep(0.05)
+
+    movers = [Thread(target=move, args=[seed]) for seed in range(3)]
+    for mover in movers:
+        mover.start()
+    with connect(running.url) as db:
+        try:
+            for _ in range(3):
+                before, until = moved[0], time.monotonic() + DEADLINE
+                while moved[0] < before + 20:
+                    assert time.monotonic() < until, "nothing is moved any more"
+                    time.sleep(0.05)
+                name = draws.choice(["worker-1", "worker-2"])
+                os.kill(running.pids()[name], signal.SIGKILL)
+                seen = None
+                while seen is None:
+                    try:
+                        ((seen,),) = db.lookups([("total", [[]])], consistent=True)
+                    except HeadraceError:
+                        assert time.monotonic() < until, "it cannot be read any more"
+                assert seen == [{"s": 100 * ACCOUNTS}]
+        finally:
+            over[0] = True
+            for mover in movers:
+                mover.join()
+        until, rows = time.monotonic() + DEADLINE, None
+        while rows is None or db.execute("SHOW TRANSACTIONS").rows:
+            assert time.monotonic() < until
+            rows = db.execute("SELECT SUM(n) FROM acc").rows
+        assert rows == ((100 * ACCOUNTS,),)
+        for id in range(ACCOUNTS):  # Nothing is held any more.
+            db.execute(f"UPDATE acc SET n = n WHERE id = {id}")
+    print(f"{moved[0]} moved, {unknown[0]} unknown")

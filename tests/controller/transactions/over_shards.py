@@ -1,0 +1,336 @@
+"""Transactions over several shards, simulated: engines and coordinators as they are, with crashes at every point.
+
+Each message to a shard takes a time that the seed draws, and so does its answer; either may be lost. A shard crashes
+with what it has not synced; a coordinator dies in the middle of a commit. What clients did and saw is a history, which
+has to be strictly serializable (``tests/histories``), and in the end nothing is left prepared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from controller.hosts import TableTarget
+from controller.transactions.in_doubt import InDoubt
+from controller.transactions.transaction import Transaction
+from domains.engine.domain import Domain
+from domains.errors import Conflict, HeadraceError, Locked, NotServed, OutcomeUnknown, TransactionEnded, Unavailable
+from domains.language.types import BIGINT, TEXT, SqlType, TableColumn, TableSchema
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import (
+    Clock,
+    Failed,
+    Insert,
+    InTransaction,
+    Reply,
+    RequestId,
+    TransactionAct,
+    Within,
+    Write,
+    Written,
+    is_repeatable,
+)
+from migrations.flow.routing import split
+from tests.cluster_simulation.loop import Condition, Process, VirtualLoop
+from tests.cluster_simulation.storage import CrashStore
+from tests.histories.events import Event
+from tests.histories.system import Aborted, How, Unknown
+from tests.histories.workload import Recorder, Workload, client
+from worker.adhoc.answer import Rows
+from worker.protocol.messages import KnownTransaction
+
+SHARDS, CLIENTS = 3, 6
+PATIENCE = 2.0
+"""Seconds that a request is sent again for, where that is safe."""
+
+
+def _table(lists: bool) -> TableSchema:
+    value: SqlType = TEXT if lists else BIGINT
+    columns = (TableColumn("k", BIGINT, nullable=False), TableColumn("block", BIGINT), TableColumn("v", value))
+    return TableSchema("t", columns, primary_key=(0,), indexes=((1,),))
+
+
+@dataclass
+class Chances:
+    """Of what goes wrong, for each message; of crashes, for each second."""
+
+    lost: float = 0.01
+    crash: float = 0.3
+    death: float = 0.1
+    """That whoever commits dies meanwhile."""
+
+
+class Shard:
+    def __init__(self, number: int, random: Random, schema: TableSchema) -> None:
+        self.number, self._random = number, random
+        self.store = CrashStore()
+        self.store.create_table(schema)
+        self.incarnation = 0
+        self.down_until = 0.0
+        self.crashes = 0
+        self._open()
+
+    def _open(self) -> None:
+        self.incarnation += 1
+        self.domain = Domain(
+            DomainIndex(self.number), self.store, incarnation=self.incarnation, shard=self.number, shards=SHARDS
+        )
+
+    def crash(self, until: float) -> None:
+        self.store.crash(self._random)
+        self._open()
+        self.down_until = until
+        self.crashes += 1
+
+    async def write(self, act: TransactionAct, within: Within) -> Written:
+        effects = self.domain.handle(Write(RequestId(1), act, within))
+        (outcome,) = [each.outcome for each in effects if isinstance(each, Reply)]
+        before = self.incarnation
+        await asyncio.sleep(self._random.uniform(0.0, 0.01))
+        if self.incarnation != before:
+            raise OutcomeUnknown("the shard has crashed")
+        self.store.sync()
+        if isinstance(outcome, Failed):
+            error = outcome.error
+            raise type(error)(error.message, hint=error.hint)
+        assert isinstance(outcome, Written)
+        return outcome
+
+
+class Sharded:
+    """See :class:`tests.histories.system.System`, which it implements."""
+
+    def __init__(self, loop: VirtualLoop, random: Random, chances: Chances, *, lists: bool) -> None:
+        self.loop, self.random, self.chances, self.lists = loop, random, chances, lists
+        self.schema = _table(lists)
+        self.target = TableTarget.of(self.schema, SHARDS)
+        self.shards = [Shard(number, random, self.schema) for number in range(SHARDS)]
+        self.bases = [DomainIndex(number) for number in range(SHARDS)]
+        self.in_doubt = InDoubt(self.transact, self.known, lambda: self.bases)
+        self.begun = self.deaths = 0
+        self._lasting = copy_context()
+
+    async def session(self) -> ShardedSession:
+        return ShardedSession(self)
+
+    def doubt(self) -> None:
+        """By a process that does not die with whoever commits."""
+        self.loop.call_soon(self.in_doubt.look, context=self._lasting)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.random.choice((0.0, 0.001, self.random.uniform(0.0, 0.05))))
+
+    async def _once(self, act: TransactionAct, domain: DomainIndex, within: Within) -> Written:
+        await self._pause()
+        shard = self.shards[domain]
+        if self.loop.time() < shard.down_until:
+            raise NotServed("the shard is away")
+        if self.random.random() < self.chances.lost:
+            raise OutcomeUnknown("the request is lost")
+        written = await shard.write(act, within)
+        await self._pause()
+        if self.random.random() < self.chances.lost:
+            raise OutcomeUnknown("the answer is lost")
+        return written
+
+    async def send(self, act: TransactionAct, domain: DomainIndex, within: Within, *, is_safe: bool) -> Written:
+        """As a cluster's router: what was surely not done is sent again, and what may be done twice."""
+        until = self.loop.time() + PATIENCE
+        while True:
+            try:
+                return await self._once(act, domain, within)
+            except Locked:
+                raise
+            except OutcomeUnknown:
+                if not is_safe or self.loop.time() >= until:
+                    raise
+            except NotServed:
+                if self.loop.time() >= until:
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        return await self.send(act, within.domain, within, is_safe=is_repeatable(act))
+
+    async def known(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
+        await self._pause()
+        if self.loop.time() < self.shards[domain].down_until:
+            raise NotServed("the shard is away")
+        transactions = self.shards[domain].domain.transactions
+        prepared = {id: own.prepared for id, own in transactions.prepared.items() if own.prepared is not None}
+        records = {**transactions.decided, **prepared}
+        return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
+
+    async def fail_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.random.expovariate(1.0))
+            if self.random.random() < self.chances.crash:
+                shard = self.random.choice(self.shards)
+                shard.crash(self.loop.time() + self.random.choice((0.0, 0.1, 3.0)))
+
+
+class ShardedSession:
+    """Requests of one client, whose transactions another process coordinates."""
+
+    def __init__(self, system: Sharded) -> None:
+        self.system = system
+        self._transaction: Transaction
+
+    async def begin(self) -> None:
+        system = self.system
+        system.begun += 1
+        id = f"{int(system.loop.time() * 1000):011x}{system.begun:08x}"
+        self._transaction = Transaction(id, system.transact, 0, on_doubt=system.doubt)
+
+    async def read(self, keys: Sequence[int], how: How) -> dict[int, Any]:
+        return await self._done(self._read(keys, how))
+
+    async def _read(self, keys: Sequence[int], how: How) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        block = keys[0] // BLOCK
+
+        async def evaluate(asking: Sequence[InTransaction]) -> tuple[Rows, Clock]:
+            clock: Clock = {}
+            for within in asking:
+                own = [key for key in keys if key % SHARDS == within.domain]
+                if not own and how != "join":
+                    continue
+                await self.system._pause()
+                if self.system.loop.time() < self.system.shards[within.domain].down_until:
+                    raise NotServed("the shard is away")
+                transactions = self.system.shards[within.domain].domain.transactions
+                table = transactions.entered(within).tables.table("t")
+                if how == "join":
+                    rows = table.find((1,), (block,))
+                else:
+                    rows = [delta for part in table.find_many((0,), [(key,) for key in own]) for delta in part]
+                found.update({row[0]: row[2] for row, _ in rows})
+                clock[f"t@{within.domain}"] = 0
+            return [], clock
+
+        await self._transaction.read(self.system.bases, evaluate)
+        if self.system.lists:
+            return {key: list(map(int, value.split(","))) for key, value in found.items()}
+        return found
+
+    async def write(self, key: int, value: int) -> None:
+        await self._done(self._write(key, value))
+
+    async def _write(self, key: int, value: int) -> None:
+        written: Any = value
+        if self.system.lists:
+            before = (await self._read([key], "key")).get(key, [])
+            written = ",".join(map(str, [*before, value]))
+        await self._transaction.write(split(self._insert(key, written), self.system.schema, SHARDS), self.system.target)
+
+    @staticmethod
+    def _insert(key: int, value: Any) -> Insert:
+        return Insert("t", ((key, key // BLOCK, value),), on_conflict="replace")
+
+    async def write_plainly(self, key: int, value: int) -> None:
+        domain = DomainIndex(key % SHARDS)
+        until = self.system.loop.time() + 5.0
+        while True:
+            try:
+                await self.system.send(self._insert(key, value), domain, None, is_safe=False)
+                return
+            except Locked:
+                self.system.doubt()
+                if self.system.loop.time() >= until:
+                    raise Aborted from None
+            except NotServed as error:
+                raise Aborted from error
+            except HeadraceError as error:
+                raise Unknown from error
+            await asyncio.sleep(0.01)
+
+    async def _done(self, asked: Any) -> Any:
+        try:
+            return await asked
+        except (Conflict, TransactionEnded) as error:
+            raise Aborted from error
+        except Unavailable as error:
+            await self.rollback()
+            raise Aborted from error
+
+    async def commit(self) -> None:
+        if self.system.random.random() < self.system.chances.death:
+            process = Process(self.system.loop, "coordinator")
+            process.spawn(self._commit_alone())
+            await asyncio.sleep(self.system.random.uniform(0.0, 0.3))
+            process.die()
+            self.system.deaths += 1
+            raise Unknown
+        try:
+            await self._transaction.commit()
+        except (OutcomeUnknown, TimeoutError) as error:
+            raise Unknown from error
+        except (Conflict, TransactionEnded, Locked, NotServed) as error:
+            await self.rollback()
+            raise Aborted from error
+
+    async def _commit_alone(self) -> None:
+        try:
+            await self._transaction.commit()
+        except (HeadraceError, TimeoutError):
+            return  # Nobody hears of it.
+
+    async def rollback(self) -> None:
+        await self._transaction.roll_back()
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+BLOCK = 6
+"""Keys of a block, as :class:`Workload` has them."""
+
+
+@dataclass
+class Ran:
+    events: list[Event]
+    system: Sharded
+
+
+def ran(seed: int, *, lists: bool, transactions: int = 150, chances: Chances | None = None) -> Ran:
+    """One run, to its end: all that was left is settled then.
+
+    :raises AssertionError: something stays prepared, or decided."""
+    loop, random = VirtualLoop(), Random(seed)
+    asyncio.set_event_loop(loop)
+    workload = Workload(seed, lists=lists, keys=BLOCK, most=transactions, plain=0.0 if lists else 0.5)
+    system = Sharded(loop, random, chances or Chances(), lists=lists)
+    events: list[Event] = []
+
+    async def run() -> None:
+        record = Recorder(events.append, CLIENTS)
+        failing = asyncio.create_task(system.fail_now_and_then())
+        await asyncio.gather(*(client(number, system, workload, record) for number in range(CLIENTS)))
+        failing.cancel()
+        system.chances = Chances(0.0, 0.0, 0.0)
+        until = loop.time() + 120.0
+        while loop.time() < until:
+            system.in_doubt.look()
+            await asyncio.sleep(1.0)
+            if not any(
+                shard.domain.transactions.prepared or shard.domain.transactions.decided for shard in system.shards
+            ):
+                break
+        for shard in system.shards:
+            assert not shard.domain.transactions.prepared, f"shard {shard.number} is left with what is prepared"
+            assert not shard.domain.transactions.decided, f"shard {shard.number} is left with what it has decided"
+            assert not shard.store.records()
+        await system.in_doubt.close()
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        for process in loop.processes:
+            process.condition = Condition.DEAD
+        loop.close()
+    assert not loop.faults, loop.faults
+    return Ran(events, system)

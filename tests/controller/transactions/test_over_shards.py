@@ -1,0 +1,137 @@
+"""Transactions over several shards are strictly serializable whatever crashes; and each mistake in a commit shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.transactions.in_doubt import InDoubt
+from controller.transactions.transaction import Transaction
+from domains.engine.transactions.staged import StagedTable
+from domains.engine.transactions.transactions import OpenTransaction, Transactions
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Commit, ForgetDecision, RollBack, Written
+from domains.store.memory_store import MemoryStore
+from tests.controller.transactions.over_shards import Chances, ran
+from tests.histories.checker import check
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "registers"])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_committed_is_strictly_serializable(seed: int, lists: bool) -> None:
+    done = ran(seed, lists=lists)
+    report = check(done.events, "strict-serializable")
+    assert report.holds, str(report)
+    assert report.outcomes["committed"] > 30
+
+
+def test_what_goes_wrong_did_go_wrong() -> None:
+    systems = [ran(seed, lists=False).system for seed in range(4)]
+    assert sum(shard.crashes for system in systems for shard in system.shards) > 3
+    assert sum(system.deaths for system in systems) > 3
+
+
+def test_without_faults_nothing_is_unknown() -> None:
+    done = ran(1, lists=True, chances=Chances(0.0, 0.0, 0.0))
+    assert not check(done.events, "strict-serializable").outcomes["unknown"]
+
+
+# --- mistakes, each of which is found --------------------------------------------------------------------------------
+
+_done = Transactions.done
+_check_locks = Transactions._check_locks
+_restore = Transactions._restore
+
+
+def _no_locks(self: Transactions, own: OpenTransaction, *, waits: bool) -> None:
+    """Nothing is held by what is prepared."""
+
+
+def _plain_writes_pass(self: Transactions, operation: Any) -> Any:
+    return self._changed_by(self._written, operation)
+
+
+def _decides_without_a_record(self: MemoryStore, transaction: str, record: Any) -> None:
+    if record is None or not record.is_committed:
+        self._staged_records[transaction] = record
+
+
+def _prepares_without_a_record(self: MemoryStore, transaction: str, record: Any) -> None:
+    if record is None or record.is_committed:
+        self._staged_records[transaction] = record
+
+
+def _holds_no_reads_after_a_crash(self: Transactions) -> None:
+    whole, StagedTable.read_whole = StagedTable.read_whole, lambda _: []  # type: ignore[method-assign]
+    try:
+        _restore(self)
+    finally:
+        StagedTable.read_whole = whole  # type: ignore[method-assign]
+
+
+def _asked_is_not_decided(self: Transactions, act: Any, within: Any, written: Written) -> None:
+    if not isinstance(act, RollBack) or within.id in self.prepared:
+        _done(self, act, within, written)
+
+
+async def _commits_what_is_prepared(self: InDoubt, base: DomainIndex, known: Any) -> None:
+    await self._act(ForgetDecision() if known.others else Commit(decided=True), known.id, base)
+
+
+async def _rolls_back_what_is_prepared(self: InDoubt, base: DomainIndex, known: Any) -> None:
+    await self._act(ForgetDecision() if known.others else RollBack(), known.id, base)
+
+
+async def _gives_up_without_asking(self: Transaction, others: tuple[DomainIndex, ...]) -> Written:
+    assert self._decider is not None
+    try:
+        return await self._unlocked(Commit(others), self._decider)
+    except Exception:
+        self.is_over = True
+        await self._end_all()
+        raise
+
+
+def _reads_hold(self: Transactions, own: OpenTransaction, *, waits: bool) -> None:
+    if own.tables.staged_deltas():
+        _check_locks(self, own, waits=waits)
+
+
+MISTAKES: list[tuple[type, str, Callable[..., Any], int]] = [
+    (Transactions, "_check_locks", _no_locks, 0),
+    (Transactions, "_check_locks", _reads_hold, 6),
+    (Transactions, "write_beside", _plain_writes_pass, 14),
+    (Transactions, "_restore", _holds_no_reads_after_a_crash, 19),
+    (Transactions, "done", _asked_is_not_decided, 22),
+    (MemoryStore, "keep", _decides_without_a_record, 0),
+    (MemoryStore, "keep", _prepares_without_a_record, 0),
+    (InDoubt, "_settle", _commits_what_is_prepared, 3),
+    (InDoubt, "_settle", _rolls_back_what_is_prepared, 0),
+    (Transaction, "_decided", _gives_up_without_asking, 32),
+]
+"""Each with a seed that finds it; where the draws have changed, others follow."""
+SEEDS = 60
+
+
+def _finds(seed: int) -> bool:
+    for lists in (True, False):
+        try:
+            if not check(ran(seed, lists=lists, chances=Chances(0.02, 0.8, 0.2)).events, "strict-serializable").holds:
+                return True
+        except AssertionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "instead", "first"), MISTAKES, ids=lambda each: getattr(each, "__name__", str(each))
+)
+def test_a_planted_mistake_is_found(
+    where: type, name: str, instead: Callable[..., Any], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, instead)
+    found = next((seed for seed in range(first, first + SEEDS) if _finds(seed)), None)
+    print(f"{where.__name__}.{name}: seed {found}")
+    assert found is not None
