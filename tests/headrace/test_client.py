@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 from uuid import UUID
 
+import headrace_client
 import pytest
 from fake_deployment import FakeDeployment
 from headrace_client import calls, encoding
@@ -461,3 +462,8 @@ def test_the_package_exports() -> None:
     assert isinstance(connect_async("http://x"), headrace.AsyncConnection)
     with pytest.raises(AttributeError):
         _ = headrace.nothing
+
+
+@pytest.mark.parametrize("name", headrace_client.__all__)
+def test_each_name_is_there(name: str) -> None:
+    assert getattr(headrace_client, name) is not None

@@ -51,7 +51,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AsyncConnection": "async_connection",
     "Connection": "connection",
-    **dict.fromkeys(("all_of", "each", "first"), "references"),
+    **dict.fromkeys(("all_of", "each", "first"), "encoding"),
     **dict.fromkeys(("Column", "Progress", "Record", "Result", "Written"), "results"),
     **dict.fromkeys(("Change", "LiveRows"), "live"),
     "Token": "tokens",
