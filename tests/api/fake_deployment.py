@@ -39,7 +39,6 @@ from controller.deployment import (
 from controller.live.live_views import LivePort, LiveViews
 from controller.statements.running import Lists, RunningStatements
 from controller.transactions.sessions import Sessions
-from controller.transactions.transaction import several_shards
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -139,12 +138,16 @@ class FakeLookup:
         return self._deployment.rows(self.info, key) if filled else None
 
 
+async def _no_transactions(*_: Any) -> Any:
+    raise Unsupported("a transaction", hint="not in this one")
+
+
 class FakeDeployment:
     def __init__(self, read_timeout: float = 0.2) -> None:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
-        self.sessions = Sessions(cast(Any, None), several_shards)
+        self.sessions = Sessions(_no_transactions, lambda: None)
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

@@ -18,7 +18,7 @@ from domains.errors import HeadraceError
 from domains.language.expressions import Call, Constant, Field
 from domains.language.types import BIGINT, BOOL, TEXT
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Amend, Delete, Insert, Once, Update
+from domains.plan.packets import Amend, Delete, Insert, Once, Operation, Update
 from tests.kit.leading_workers import Led, leading
 from tests.worker.wire.wire_objects import instance
 from worker.protocol.cuts import EvaluateRequest
@@ -160,7 +160,9 @@ async def test_messages_of_random_content_end_no_worker(tmp_path: Path, seed: in
             message = instance(random, kind)
             message = replace(message, **{"domain": BASE} if hasattr(message, "domain") else {})
             if isinstance(message, WriteRequest):
-                message = replace(message, operation=replace(message.operation, table="notes"), schema=version)
+                own = {"table": "notes"} if isinstance(message.operation, Operation) else {}
+                schema = random.choice((version, None)) if not own or random.random() < 0.1 else version
+                message = replace(message, operation=replace(message.operation, **own), schema=schema)
             if isinstance(message, ReadRequest):
                 message = replace(message, reader=led.reader("ByPlace", (7,))[1], within=0.1, token={})
             await asked(led, message)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
+from domains.plan.packets import InTransaction, Operation
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
 from worker.adhoc.cut import samples_of
@@ -210,6 +211,11 @@ class WorkerServer:
 
     def _write(self, request: WriteRequest) -> Awaitable[Any]:
         """A worker that stops answers NotHere: its domains go to other workers, which take the write."""
+        names_a_table = isinstance(request.operation, Operation)
+        if names_a_table != (request.schema is not None) or not (
+            names_a_table or isinstance(request.within, InTransaction)
+        ):
+            raise BadRequest("a write names a table and its schema, or what a transaction wants")
         try:
             waiting, answer = self._answers.new()
             self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.within)
