@@ -25,7 +25,7 @@ from worker.protocol.messages import KnownTransaction
 _log = logging.getLogger("headrace.controller")
 
 DOUBT_SECONDS = 5.0
-"""After so long a transaction that is prepared counts as left by whoever commits it."""
+"""After so long a transaction that is prepared counts as left by whoever commits it. Where it was not, it is ended."""
 LOOK_SECONDS = 0.5
 OTHERS_SECONDS = 30.0
 """Between two looks at what others may have left, where nobody has met it."""
@@ -39,8 +39,11 @@ class InDoubt:
         act: Transacting,
         known: Callable[[DomainIndex], Awaitable[Sequence[KnownTransaction]]],
         bases: Callable[[], Sequence[DomainIndex]],
+        patience: float = DOUBT_SECONDS,
     ) -> None:
-        """``known``: what a base shard knows of transactions; see :class:`controller.hosts.Hosts`."""
+        """``known``: what a base shard knows of transactions; see :class:`controller.hosts.Hosts`. ``patience``:
+        seconds after which one that is prepared counts as left."""
+        self._patience = patience
         self._transact = act
         self._known = known
         self._bases = bases
@@ -54,7 +57,7 @@ class InDoubt:
         """Something may have been left; ``at_once``: nobody else is at work on it."""
         self._again = True
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(0.0 if at_once else DOUBT_SECONDS))
+            self._task = asyncio.create_task(self._run(0.0 if at_once else self._patience))
 
     def look_now_and_then(self) -> None:
         """Others, who may go at any moment, commit transactions too."""

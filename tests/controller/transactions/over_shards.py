@@ -44,8 +44,6 @@ from worker.adhoc.answer import Rows
 from worker.protocol.messages import KnownTransaction
 
 SHARDS, CLIENTS = 3, 6
-PATIENCE = 2.0
-"""Seconds that a request is sent again for, where that is safe."""
 
 
 def _table(lists: bool) -> TableSchema:
@@ -56,12 +54,17 @@ def _table(lists: bool) -> TableSchema:
 
 @dataclass
 class Chances:
-    """Of what goes wrong, for each message; of crashes, for each second."""
+    """Of what goes wrong: for each message, for each second, for each commit."""
 
     lost: float = 0.01
     crash: float = 0.3
+    """Crashes a second, on the average."""
     death: float = 0.1
     """That whoever commits dies meanwhile."""
+    patience: float = 2.0
+    """Seconds that a request is sent again for, where that is safe."""
+    doubt: float = 5.0
+    """Seconds after which somebody ends what another is committing."""
 
 
 class Shard:
@@ -110,7 +113,7 @@ class Sharded:
         self.target = TableTarget.of(self.schema, SHARDS)
         self.shards = [Shard(number, random, self.schema) for number in range(SHARDS)]
         self.bases = [DomainIndex(number) for number in range(SHARDS)]
-        self.in_doubt = InDoubt(self.transact, self.known, lambda: self.bases)
+        self.in_doubt = InDoubt(self.transact, self.known, lambda: self.bases, chances.doubt)
         self.begun = self.deaths = 0
         self._lasting = copy_context()
 
@@ -139,7 +142,7 @@ class Sharded:
 
     async def send(self, act: TransactionAct, domain: DomainIndex, within: Within, *, is_safe: bool) -> Written:
         """As a cluster's router: what was surely not done is sent again, and what may be done twice."""
-        until = self.loop.time() + PATIENCE
+        until = self.loop.time() + self.chances.patience
         while True:
             try:
                 return await self._once(act, domain, within)
@@ -166,11 +169,9 @@ class Sharded:
         return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
 
     async def fail_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.random.expovariate(1.0))
-            if self.random.random() < self.chances.crash:
-                shard = self.random.choice(self.shards)
-                shard.crash(self.loop.time() + self.random.choice((0.0, 0.1, 3.0)))
+        while self.chances.crash:
+            await asyncio.sleep(self.random.expovariate(self.chances.crash))
+            self.random.choice(self.shards).crash(self.loop.time() + self.random.choice((0.0, 0.1, 3.0)))
 
 
 class ShardedSession:
