@@ -129,7 +129,7 @@ HOUSE = {
     "domains": (107, 21150),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (75, 13400),
+    "loadgen": (76, 13575),
     "clients": (10, 2475),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from loadgen.drills import backup, disk_loss, faults, links, migration
+from loadgen.drills import backup, disk_loss, faults, links, migration, transfers
 from loadgen.drills.cluster import ClusterShape, DrillCluster
 from loadgen.drills.stage import DrillStage
 
@@ -141,6 +141,14 @@ DRILLS = {
             Goals(untouched=False),
             prepare=backup.prepare,
             means=backup.means,
+        ),
+        Drill(
+            "transactions",
+            "kill -9 workers, the leader and api processes amid transactions over all shards",
+            transfers.kill_amid_transfers,
+            Goals(untouched=False),
+            ClusterShape(apis=2),
+            prepare=transfers.prepare,
         ),
     )
 }

@@ -324,8 +324,9 @@ class Transactions:
         self._restore()  # The rows of a prepared one have the table's width, as all that is stored.
 
     def _meet(self, own: OpenTransaction, why: str) -> None:
-        """It can only end now, and holds nothing until it hears of that."""
-        if own.conflict is None:
+        """It can only end now, and holds nothing until it hears of that. One that is prepared is not met by what others
+        were let do, but after a crash, when it holds more than it has read, by one that was prepared beside it."""
+        if own.conflict is None and own.prepared is None:
             own.conflict = why
             self._let_go(own)
 

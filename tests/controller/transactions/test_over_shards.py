@@ -32,7 +32,7 @@ from domains.plan.packets import (
 )
 from domains.store.memory_store import MemoryStore
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.controller.transactions.over_shards import Chances, Sharded, ran
+from tests.controller.transactions.over_shards import Chances, Shard, Sharded, ran
 from tests.histories.checker import check
 
 UNLUCKY = Chances(0.03, 1.5, 0.2, patience=0.5, doubt=0.2)
@@ -58,6 +58,12 @@ def test_who_is_impatient_ends_what_others_commit() -> None:
     assert check(done.events, "strict-serializable").holds
 
 
+def answered(shard: Shard, act: TransactionAct, within: Within) -> Outcome:
+    effects = shard.domain.handle(Write(RequestId(1), act, within))
+    (outcome,) = [each.outcome for each in effects if isinstance(each, Reply)]
+    return outcome
+
+
 def test_what_is_prepared_holds_what_it_has_read_after_a_crash() -> None:
     """And nothing else that it has not come to."""
     system = Sharded(VirtualLoop(), Random(1), Chances(), lists=False)
@@ -65,9 +71,7 @@ def test_what_is_prepared_holds_what_it_has_read_after_a_crash() -> None:
     shard.store.create_table(replace(system.schema, name="other"))
 
     def asked(act: TransactionAct, within: Within = None) -> Outcome:
-        effects = shard.domain.handle(Write(RequestId(1), act, within))
-        (outcome,) = [each.outcome for each in effects if isinstance(each, Reply)]
-        return outcome
+        return answered(shard, act, within)
 
     asked(Insert("t", ((0, 0, 1), (3, 0, 1))))
     within = InTransaction("1", begins=True)
@@ -84,6 +88,21 @@ def test_what_is_prepared_holds_what_it_has_read_after_a_crash() -> None:
     assert isinstance(asked(Commit(decided=True), within), Written)
     assert isinstance(asked(Insert("t", ((0, 0, 3),), on_conflict="replace")), Written)
     assert not shard.store.records()
+
+
+def test_two_that_are_prepared_are_both_committed_after_a_crash() -> None:
+    """Each holds the whole table then, of which the other changes a row."""
+    system = Sharded(VirtualLoop(), Random(1), Chances(), lists=False)
+    shard = system.shards[0]
+    for id in ("1", "2"):
+        insert = Insert("t", ((3 * int(id), 0, 1),))
+        for act in (insert, Prepare(DomainIndex(1))):
+            assert isinstance(answered(shard, act, InTransaction(id, begins=True)), Written)
+    shard.store.sync()
+    shard.crash(0.0)
+    for id in ("1", "2"):
+        assert isinstance(answered(shard, Commit(decided=True), InTransaction(id)), Written)
+    assert len(shard.store.table("t").find((), ())) == 2
 
 
 def test_without_faults_nothing_is_unknown() -> None:
