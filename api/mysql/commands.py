@@ -207,8 +207,8 @@ class Commands:
             case 0x1B:  # COM_SET_OPTION
                 self._many = not int.from_bytes(payload[1:3], "little")
                 self._connection.send((self._end(0),))
-            case _:
-                self._say(Unsupported(f"the command {command} of MySQL's protocol"), (1047, "08S01"))
+            case other:
+                self._say(Unsupported(f"the command {other} of MySQL's protocol"), (1047, "08S01"))
         return None
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:

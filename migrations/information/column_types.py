@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from domains.language.collating.collation import BINARY
 from domains.language.types import Kind, SqlType
@@ -54,8 +54,10 @@ def type_words(type: SqlType) -> TypeWords:
             return _plain(word.lower(), f"{word.lower()}({FRACTION_DIGITS})", fraction=FRACTION_DIGITS)
         case Kind.NULL:
             return _plain("binary", "binary(0)", octets=0)
-        case _:
+        case Kind.DATE | Kind.JSON:
             return _plain(word.lower(), text)
+        case _:
+            assert_never(type.kind)
 
 
 def _plain(

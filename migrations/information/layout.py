@@ -166,8 +166,8 @@ def _written(node: exp.Expr) -> str:
             return f"{node.this.lower()}({_listed(node.expressions)})"
         case exp.Coalesce():
             return f"coalesce({_listed([node.this, *node.expressions])})"
-        case _:
-            return text_of(node)
+        case other:
+            return text_of(other)
 
 
 def _listed(parts: list[exp.Expr]) -> str:

@@ -150,8 +150,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         "CREATE TABLE … AS SELECT as a migration (send it as a statement: POST /v1/sql)",
     ),
     ("CREATE OR REPLACE TABLE t (a INT)", Unsupported, 'CREATE OR REPLACE TABLE (DROP TABLE IF EXISTS "t" first)'),
-    ("CREATE TABLE d.t (a INT)", Unsupported, 'the name "d.t" (there is one database: write "t")'),
-    ("CREATE DATABASE d", Unsupported, "CREATE DATABASE (tables, views and indexes are there)"),
+    ("CREATE TABLE d.t (a INT)", UnknownName, 'unknown database "d"'),
+    ("CREATE DATABASE d", Unsupported, 'CREATE DATABASE (there is one database, "headrace": start another server)'),
     (f"CREATE TABLE {'x' * 65} (a INT)", LimitExceeded, f'table name "{"x" * 64}…" has 65 characters (at most 64)'),
     (
         "CREATE TABLE ` t` (a INT)",
@@ -187,7 +187,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         UnknownName,
         'unknown view "Votes_Count" at line 1, column 11 (did you mean "VoteCount"?)',
     ),
-    ("DROP DATABASE d", Unsupported, "DROP DATABASE (tables, views and indexes are there)"),
+    ("DROP DATABASE d", Unsupported, 'DROP DATABASE (there is one database, "headrace": start another server)'),
 ]
 
 

@@ -340,7 +340,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(Conflict, TransactionEnded),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
-        *(NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),
+        *(Locked, NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )
