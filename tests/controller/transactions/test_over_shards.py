@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from controller.hosts import TableTarget
 from controller.transactions.in_doubt import InDoubt
 from controller.transactions.transaction import Transaction
 from domains.engine.transactions.transactions import OpenTransaction, Transactions
-from domains.errors import Locked
+from domains.errors import Locked, OutcomeUnknown
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     Commit,
@@ -31,8 +33,9 @@ from domains.plan.packets import (
     Written,
 )
 from domains.store.memory_store import MemoryStore
+from migrations.flow.routing import split
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.controller.transactions.over_shards import Chances, Shard, Sharded, ran
+from tests.controller.transactions.over_shards import SHARDS, Chances, Shard, Sharded, ran
 from tests.histories.checker import check
 
 UNLUCKY = Chances(0.03, 1.5, 0.2, patience=0.5, doubt=0.2)
@@ -105,6 +108,47 @@ def test_two_that_are_prepared_are_both_committed_after_a_crash() -> None:
     assert len(shard.store.table("t").find((), ())) == 2
 
 
+def test_a_decider_that_was_asked_has_decided() -> None:
+    """Whoever commits may be slower than whoever ends what it has left."""
+    shard = Sharded(VirtualLoop(), Random(1), Chances(), lists=False).shards[0]
+    within = InTransaction("1", begins=True)
+    assert isinstance(answered(shard, Insert("t", ((0, 0, 1),)), within), Written)
+    asked = answered(shard, RollBack(), replace(within, begins=False))
+    assert isinstance(asked, Written)
+    assert asked.rows_affected == 0, "it was not committed"
+    late = answered(shard, Commit((DomainIndex(1),)), replace(within, begins=False))
+    assert isinstance(late, Failed), "others have been told that it is rolled back"
+    assert not shard.store.table("t").find((), ())
+
+
+def test_a_commit_whose_answer_is_lost_is_asked_for() -> None:
+    """The decider has committed: no other shard may roll its part back."""
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    system = Sharded(loop, Random(1), Chances(0.0, 0.0, 0.0), lists=False)
+
+    async def losing(act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
+        written = await system.transact(act, within, table)
+        if isinstance(act, Commit) and act.others and not lost:
+            lost.append(act)
+            raise OutcomeUnknown("the answer is lost")
+        return written
+
+    async def run() -> None:
+        transaction = Transaction("1", losing, 0)
+        for key in (0, 1):
+            await transaction.write(split(Insert("t", ((key, 0, 1),)), system.schema, SHARDS), system.target)
+        await transaction.commit()
+
+    lost: list[Commit] = []
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert lost
+    assert [len(shard.store.table("t").find((), ())) for shard in system.shards] == [1, 1, 0]
+
+
 def test_without_faults_nothing_is_unknown() -> None:
     done = ran(1, lists=True, chances=Chances(0.0, 0.0, 0.0))
     assert not check(done.events, "strict-serializable").outcomes["unknown"]
@@ -166,12 +210,10 @@ MISTAKES: list[tuple[type, str, Callable[..., Any], int]] = [
     (Transactions, "_check_locks", _no_locks, 1),
     (Transactions, "_check_locks", _reads_hold, 9),
     (Transactions, "write_beside", _plain_writes_pass, 0),
-    (Transactions, "done", _asked_is_not_decided, 67),
     (MemoryStore, "keep", _decides_without_a_record, 0),
     (MemoryStore, "keep", _prepares_without_a_record, 0),
     (InDoubt, "_settle", _commits_what_is_prepared, 0),
     (InDoubt, "_settle", _rolls_back_what_is_prepared, 12),
-    (Transaction, "_decided", _gives_up_without_asking, 33),
 ]
 """Each with a seed that finds it; where the draws have changed, others follow."""
 SEEDS = 60
@@ -197,3 +239,18 @@ def test_a_planted_mistake_is_found(
     found = next((seed for seed in range(first, first + SEEDS) if _finds(seed)), None)
     print(f"{where.__name__}.{name}: seed {found}")
     assert found is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "instead", "scene"),
+    [
+        (Transactions, "done", _asked_is_not_decided, test_a_decider_that_was_asked_has_decided),
+        (Transaction, "_decided", _gives_up_without_asking, test_a_commit_whose_answer_is_lost_is_asked_for),
+    ],
+)
+def test_a_planted_mistake_shows_in_its_scene(
+    where: type, name: str, instead: Callable[..., Any], scene: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, instead)
+    with pytest.raises((AssertionError, OutcomeUnknown)):
+        scene()
