@@ -6,11 +6,12 @@ its own dataflow thread does them (``local_hosts.py``), in a cluster the worker 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from domains.errors import Unavailable
+from domains.errors import Locked, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, Node, NodeIndex
@@ -47,6 +48,23 @@ LOCK_SECONDS = 5.0
 """Seconds that a write waits for what a transaction holds that is being committed in several shards."""
 FIRST_WAIT, LONGEST_WAIT = 0.002, 0.05
 """Seconds between two attempts."""
+
+
+class LockWait:
+    """The patience of one write, from when it was refused first. Nothing of it is made for one that is not refused."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + LOCK_SECONDS
+        self._pause = FIRST_WAIT
+
+    async def again(self, error: Locked) -> None:
+        """Return when it is to be tried again; raise the error after :data:`LOCK_SECONDS`."""
+        if self._loop.time() + self._pause >= self._until:
+            raise error
+        await asyncio.sleep(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_WAIT)
+
 
 Asked = tuple[ReaderShard, Sequence[BoundLookup]]
 """A request to a reader."""

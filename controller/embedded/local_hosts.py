@@ -7,17 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controller.hosts import (
-    FIRST_WAIT,
-    LOCK_SECONDS,
-    LONGEST_WAIT,
-    Asked,
-    PartWatcher,
-    ReaderShard,
-    SchemaChanged,
-    ShardWatch,
-    TableTarget,
-)
+from controller.hosts import Asked, LockWait, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.evaluation import RowsExceeded
 from domains.errors import Locked
 from domains.language.types import Row, TableSchema
@@ -230,7 +220,7 @@ class LocalHosts:
     async def _written(
         self, domain: DomainIndex, act: TransactionAct, table: TableTarget | None, within: Within
     ) -> Outcome:
-        until, pause = self._loop.time() + LOCK_SECONDS, FIRST_WAIT
+        wait: LockWait | None = None
         while True:
             waiting, answer = self._answers.new()
             try:
@@ -240,12 +230,12 @@ class LocalHosts:
                 if table is None:
                     raise
                 raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
-            except Locked:
+            except Locked as error:
                 self.on_locked()
-                if isinstance(within, InTransaction) or self._loop.time() >= until:
-                    raise  # A transaction has its own patience.
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_WAIT)
+                if isinstance(within, InTransaction):
+                    raise  # It has its own patience.
+                wait = wait or LockWait()
+                await wait.again(error)
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))

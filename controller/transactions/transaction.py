@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 from controller.deployment import WriteResult
-from controller.hosts import FIRST_WAIT, LOCK_SECONDS, LONGEST_WAIT, TableTarget
+from controller.hosts import LockWait, TableTarget
 from controller.statements.sharded_write import joined, write_parts
 from domains.errors import BadRequest, HeadraceError, Locked, NotFound, OutcomeUnknown, TransactionEnded
 from domains.plan.graph import DomainIndex
@@ -125,18 +125,15 @@ class Transaction:
         return list(await _all(self._ask(act, domain) for domain in domains))
 
     async def _unlocked(self, act: TransactionAct, domain: DomainIndex) -> Written:
-        """Ask until what others hold is free. Raises Locked after :data:`LOCK_SECONDS`."""
-        loop = asyncio.get_running_loop()
-        until, pause = loop.time() + LOCK_SECONDS, FIRST_WAIT
+        """Ask until what others hold is free. Raises Locked."""
+        wait: LockWait | None = None
         while True:
             try:
                 return await self._ask(act, domain)
-            except Locked:
+            except Locked as error:
                 self._on_doubt()
-                if loop.time() + pause >= until:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_WAIT)
+                wait = wait or LockWait()
+                await wait.again(error)
 
     # --- statements ---------------------------------------------------------------------------------------------
 

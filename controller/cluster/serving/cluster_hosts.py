@@ -11,17 +11,7 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
 from controller.cluster.serving.remote_cuts import RemoteCuts
 from controller.cluster.serving.watches import ClusterWatches
-from controller.hosts import (
-    FIRST_WAIT,
-    LOCK_SECONDS,
-    LONGEST_WAIT,
-    Asked,
-    PartWatcher,
-    ReaderShard,
-    SchemaChanged,
-    ShardWatch,
-    TableTarget,
-)
+from controller.hosts import Asked, LockWait, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, Locked, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
@@ -305,7 +295,7 @@ class ClusterHosts:
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         request = WriteRequest(domain, operation, table.version)
-        until, pause = asyncio.get_running_loop().time() + LOCK_SECONDS, FIRST_WAIT
+        wait: LockWait | None = None
         while True:
             try:
                 answer: Written = await self._asking.ask(
@@ -317,12 +307,10 @@ class ClusterHosts:
                 )
                 self.acknowledged.note(answer)
                 return answer
-            except Locked:
+            except Locked as error:
                 self.on_locked()
-                if asyncio.get_running_loop().time() >= until:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_WAIT)
+                wait = wait or LockWait()
+                await wait.again(error)
 
     async def transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
         request = WriteRequest(within.domain, act, None if table is None else table.version, within)
