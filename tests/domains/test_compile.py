@@ -231,6 +231,14 @@ def substituted(e: Expression, values: list[Expression]) -> Expression:
     return e
 
 
+def test_a_key_of_an_object_that_is_null_is_null_as_a_constant_too() -> None:
+    """`test_every_form_agrees` found a constant key NULL written as "null"."""
+    by_column = call("json_object", ID, number(1))
+    folded = fold(substituted(by_column, [Constant(None, BIGINT)]), FoldBudget(bytes=1 << 10))
+    assert folded == Constant(None, by_column.type)
+    assert agreed(by_column, (None,)) is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(EXPRESSIONS, st.lists(st.tuples(ROWS, st.integers(-3, 3)), max_size=6))
 def test_a_batch_is_its_rows(e: Expression, batch: list[Delta]) -> None:

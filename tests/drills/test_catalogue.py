@@ -31,6 +31,7 @@ NAMES = {
     "disk-loss",
     "disk-loss-spark",
     "backup",
+    "transactions",
 }
 
 

@@ -67,7 +67,7 @@ def _array(emitter: Emitter, call: Call) -> str:
 
 def _object(emitter: Emitter, call: Call) -> str:
     pairs = list(zip(call.arguments[::2], call.arguments[1::2], strict=True))
-    constants = [key for key, _ in pairs if isinstance(key, Constant)]
+    constants = [key for key, _ in pairs if isinstance(key, Constant) and key.value is not None]
     if len(constants) < len(pairs):
         keys = [emitter.as_type(key, TEXT) for key, _ in pairs]
         values = ", ".join([_document(emitter, value) for _, value in pairs])
