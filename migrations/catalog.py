@@ -15,7 +15,9 @@ from zlib import crc32
 from domains.errors import UnknownName
 from domains.language.collating.collation import BINARY
 from domains.language.types import TableSchema
-from migrations.parse.reading import children, exp
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
+from migrations.parse.namespaces import tables_read
+from migrations.parse.reading import exp
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ def policies_number(tables: Sequence[Sequence[Policy]]) -> int:
     return (crc32(repr(told).encode("utf-8", "backslashreplace")) or 1) if any(told) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A database beside the first. What is in it has its name before the own: ``shop.orders``."""
+
+    name: str
+    collation: str = ""
+    """Of texts in its tables that name none; "": that of the deployment."""
+
+
 def _no_policies() -> Mapping[str, tuple[Policy, ...]]:
     return MappingProxyType({})
 
@@ -120,6 +131,8 @@ class Catalog:
     """The collation of texts in a table whose definition gives none; "" as in a recipe's entry."""
     policies: Mapping[str, tuple[Policy, ...]] = field(default_factory=_no_policies)
     """By the lower-case names that tables are stored by. A table that has one shows what its policies let through."""
+    namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
+    """By lower-case name."""
     titles: Mapping[str, str] = field(init=False, compare=False, repr=False)
     """Tables that were renamed: the lower-case name that SQL knows → the one that the table is stored by."""
 
@@ -129,7 +142,7 @@ class Catalog:
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[object, ...]]:
         kept = (dict(self.tables), dict(self.views), self.shards, dict(self.dropped), self.collation)
-        return Catalog, (*kept, dict(self.policies))
+        return Catalog, (*kept, dict(self.policies), dict(self.namespaces))
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""
@@ -146,6 +159,32 @@ class Catalog:
         """``table`` is the name that it is stored by, in lower case."""
         others = {name: those for name, those in self.policies.items() if name != table}
         return replace(self, policies=MappingProxyType({**others, **({table: policies} if policies else {})}))
+
+    def with_namespaces(self, namespaces: Iterable[Namespace]) -> Catalog:
+        return replace(self, namespaces=MappingProxyType({each.name.lower(): each for each in namespaces}))
+
+    def known_schema(self, name: str) -> str:
+        """The database of this name, as it is written.
+
+        :raises UnknownName: there is none."""
+        lower = name.lower()
+        if lower in (SCHEMA, *VIRTUAL_SCHEMAS):
+            return lower
+        if lower not in self.namespaces:
+            known = (SCHEMA, *VIRTUAL_SCHEMAS, *(each.name for each in self.namespaces.values()))
+            raise unknown("database", name, known)
+        return self.namespaces[lower].name
+
+    def placed(self, title: str) -> tuple[str, str]:
+        """The database of what SQL calls so, and its name there."""
+        schema, dot, name = title.partition(".")
+        own = self.namespaces.get(schema.lower()) if dot else None
+        return (SCHEMA, title) if own is None else (own.name, name)
+
+    def within(self, schema: str) -> list[TableSchema | ViewDefinition]:
+        """The tables and views of a database beside the first, by its lower-case name."""
+        all_of_them: list[TableSchema | ViewDefinition] = [*self.tables.values(), *self.views.values()]
+        return [each for each in all_of_them if each.title.lower().startswith(f"{schema}.")]
 
     def without_policies(self) -> Catalog:
         """As it is to whom no policy applies."""
@@ -235,16 +274,4 @@ def names_read(relation: exp.Expr, but: Collection[exp.Expr] = ()) -> frozenset[
     """Lower-case names of the tables and views that a query names, without those of its own CTEs. ``but``: names that
     are not read where they stand, such as that of the table that is written to."""
     skipped = set(map(id, but))
-    found: set[str] = set()
-    pending: list[tuple[exp.Expr, frozenset[str]]] = [(relation, frozenset())]
-    while pending:
-        node, own = pending.pop()
-        clause = node.args.get("with_")
-        if clause is not None:
-            for cte in clause.expressions:
-                pending.append((cte.this, own))
-                own = own | {cte.alias.lower()}
-        if isinstance(node, exp.Table) and node.name and node.name.lower() not in own and id(node) not in skipped:
-            found.add(node.name.lower())
-        pending += [(child, own) for child in children(node) if child is not clause]
-    return frozenset(found)
+    return frozenset(each.name.lower() for each in tables_read(relation) if id(each) not in skipped)

@@ -23,21 +23,30 @@ from migrations.altered_tables import altered_views, called, dropped_first, poli
 from migrations.catalog import Policy, ViewDefinition, policies_number
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import SLICE_ROWS, MigrationPlan, PlanStep, State, plan_readers, plan_removal, understand
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
 from migrations.parse.reading import Parsed, exp
 from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, asks
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
-from migrations.statements.definitions.foreign_keys import as_ignored, refuse_broken, refuse_referred, refuse_unread
+from migrations.statements.definitions.foreign_keys import (
+    as_ignored,
+    referring,
+    refuse_broken,
+    refuse_referred,
+    refuse_unread,
+)
 from migrations.statements.definitions.parts import as_whole_keys
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.policies.defining import refuse_policies
 from migrations.statements.statement import (
     AlterTableStatement,
     CreateIndex,
+    CreateSchema,
     CreateTableStatement,
     CreateView,
     DropIndex,
+    DropSchema,
     DropTableStatement,
     DropView,
     SetPolicies,
@@ -190,6 +199,12 @@ class _Work:
         match statement:
             case CreateTableStatement():
                 self._create_table(statement)
+            case CreateSchema(namespace=namespace):
+                catalog = self.state.catalog
+                if namespace.name.lower() not in (SCHEMA, *VIRTUAL_SCHEMAS, *catalog.namespaces):
+                    self.state.catalog = catalog.with_namespaces([*catalog.namespaces.values(), namespace])
+            case DropSchema(name=name):
+                self._drop_schema(name)
             case AlterTableStatement(table=table, schema=schema, cascade=cascade):
                 self._alter_table(table, schema, cascade=cascade)
             case CreateIndex(table=table, schema=schema) | DropIndex(table=table, schema=schema):
@@ -285,9 +300,34 @@ class _Work:
             )
         for view in views:
             self._forget(view)
+        self._remove_table(schema)
+
+    def _remove_table(self, schema: TableSchema) -> None:
         self.state.catalog = self.state.catalog.without_table(schema.name)
         self.meanings.clear()
         self.drops += at_table(schema, self.state.shards, commands.DropTable(schema.name), f"drop table {schema.name}")
+
+    def _drop_schema(self, name: str) -> None:
+        """With all that is in it, unless something else needs that."""
+        found = self.state.catalog.within(name)
+        tables = [each for each in found if isinstance(each, TableSchema)]
+        views = [each for each in found if isinstance(each, ViewDefinition)]
+        own = {each.name for each in tables}
+        for table in tables:
+            for child, _ in referring(self.state.catalog, table.name):
+                if child.name not in own:
+                    refuse_referred(self.state.catalog, table, "dropped")
+        gone = {each.title.lower(): None for each in found}
+        readers = dict.fromkeys(each for title in gone for each in self.state.catalog.dependents(title))
+        others = [self.state.catalog.views[each.lower()] for each in readers if each.lower() not in gone]
+        if named := [each.name for each in others if not each.ad_hoc]:
+            raise StillInUse(f'{called(named)} database "{name}"', hint=dropped_first(named))
+        for view in (*others, *views):
+            self._forget(view)
+        for table in tables:
+            self._remove_table(table)
+        left = [each for lower, each in self.state.catalog.namespaces.items() if lower != name]
+        self.state.catalog = self.state.catalog.with_namespaces(left)
 
     def _create_view(self, statement: CreateView) -> None:
         definition = replace(statement.definition, created=self.now)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from domains.errors import HeadraceError
 from domains.plan.graph import NodeIndex
+from migrations.catalog import Catalog
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
 from migrations.recipe import Recipe, RecipeEntry
@@ -105,7 +106,7 @@ def _effect(
     changed = {index for index, node in after.flow.nodes.items() if before.flow.nodes.get(index) is not node}
     effect = _Effect(changed, max(before.flow.next_index, entry.first), after.flow.next_index, after.flow.gathered)
     effect.dropped = Counter(after.catalog.dropped) - Counter(before.catalog.dropped)
-    there, now = ({**s.catalog.tables, **s.catalog.views} for s in (before, after))
+    there, now = map(_named, (before.catalog, after.catalog))
     effect.alters = any(name in now and now[name] is not table for name, table in before.catalog.tables.items())
     for name in dict.fromkeys((*there, *now)):
         if there.get(name) is now.get(name):
@@ -119,6 +120,8 @@ def _effect(
             effect.needs.update(
                 each for other in there if other == base or other.startswith(f"{base}~") for each in owners[other]
             )
+        title = name if table is None else table.title.lower()
+        effect.needs.update(owners.get(_database(title), ()) if name != _database(title) else ())
         own = owners.get(name, [])
         if effect.alters and name in there and name in now:
             # A view has only another text by it: what it stands on is needed if the view is, and not by this entry.
@@ -142,6 +145,16 @@ def _effect(
     read = {titles.get(name, name) for view in new for name in view.reads} | {name.lower() for name in entry.readers}
     effect.needs.update(each for name in read for each in owners.get(name, ()) if each != number)
     return effect
+
+
+def _named(catalog: Catalog) -> dict[str, object]:
+    """All that has a name. That of a database ends in a dot."""
+    return {**catalog.tables, **catalog.views, **{f"{name}.": each for name, each in catalog.namespaces.items()}}
+
+
+def _database(name: str) -> str:
+    """The database of a table or view, as it is named here."""
+    return f"{name.partition('.')[0]}."
 
 
 def _note_policies(before: State, after: State, number: int, owners: dict[str, list[int]], effect: _Effect) -> None:
@@ -213,6 +226,7 @@ def _same(one: State, other: State) -> bool:
             list(catalog.views.items()),
             dict(catalog.dropped),
             dict(catalog.policies),
+            list(catalog.namespaces.items()),
             # Numbers in the joint graph are seen nowhere else.
             replace(flow, variants={}),
             sorted(flow.variants.values()),

@@ -125,7 +125,7 @@ HOUSE = {
     "api": (48, 8700),
     "controller": (96, 18950),
     "worker": (88, 17900),
-    "migrations": (159, 31254),
+    "migrations": (160, 31800),
     "domains": (107, 21150),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

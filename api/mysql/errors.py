@@ -55,6 +55,7 @@ _WORDS: tuple[tuple[type[HeadraceError], str, NumberState], ...] = (
     (errors.Unsupported, r"^SET \w+: it is read-only", (1238, "HY000")),
     (errors.UnknownName, r"unknown system variable", (1193, "HY000")),
     (errors.UnknownName, r"unknown (?:database|schema)", (1049, "42000")),
+    (errors.AlreadyExists, r"database ", (1007, "HY000")),
     (errors.Unsupported, r"^(?:SET |the SQL mode|another isolation level)", (1231, "42000")),
 )
 """The class, what its message begins with (behind the row or the statement that it is about), and the number."""

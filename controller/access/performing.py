@@ -234,6 +234,9 @@ class _Performing:
     async def grant(self, statement: Grant, catalog: Catalog) -> Told:
         # A right on what was dropped can be taken away.
         known = statement.revoked or statement.on == EVERYTHING
+        schema, dot, name = statement.on.partition(".")
+        if dot and name == EVERYTHING:
+            known = bool(catalog.known_schema(schema))
         on = statement.on if known else catalog.relation(statement.on).title
         rights = rights_of_words(statement.rights, on)
         self._check_cover(rights, "you do not hold these rights with GRANT OPTION", to_grant=True)

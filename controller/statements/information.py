@@ -54,10 +54,11 @@ async def answer_information(
 def created(deployment: StatementPort, statement: ShowCreate, caller: Caller) -> StatementResult:
     """SHOW CREATE TABLE and VIEW."""
     relation = deployment.state.catalog.relation(statement.name)
+    name = deployment.state.catalog.placed(relation.title)[1]
     if isinstance(relation, TableSchema):
-        row: tuple[str, ...] = (relation.title, table_layout(relation, visible_to(deployment, caller)))
+        row: tuple[str, ...] = (name, table_layout(relation, visible_to(deployment, caller)))
     else:
-        row = (relation.name, view_layout(relation), "utf8mb4", "utf8mb4_bin")
+        row = (name, view_layout(relation, name), "utf8mb4", "utf8mb4_bin")
     return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
 
 

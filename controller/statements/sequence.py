@@ -115,6 +115,8 @@ class Statements:
         """Definitions that follow one another are one migration, planned jointly. ``atomic``: all of it or nothing."""
         with self.running.entered(hidden(sql), session.session.number if session.session is not None else 0):
             began = asyncio.get_running_loop().time()
+            if (schema := session.values.schema) not in (SCHEMA, *VIRTUAL_SCHEMAS):
+                sql = await self.texts.qualified(sql, schema or SCHEMA)
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
             opens = session.session is not None and session.transaction is None and not session.session.autocommit

@@ -18,6 +18,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -27,8 +28,9 @@ from domains.plan.packets import Insert, Operation
 from migrations.flow.plan import State
 from migrations.flow.planned_alone import PlannedAlone, plan_alone
 from migrations.parse.measure import SqlLimits, check_length, measure
+from migrations.parse.reading import qualified
 from migrations.statements.alone import read_alone
-from migrations.statements.prepared import PreparedStatement, PreparedTexts, prepared_of
+from migrations.statements.prepared import TEXTS_KEPT, PreparedStatement, PreparedTexts, prepared_of
 from migrations.statements.statement import ConstantSelect
 from worker.service.child_pool import ChildPool
 
@@ -52,6 +54,7 @@ class Texts:
         self._limits: SqlLimits | None = None
         self._beside: ChildPool | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._qualified: dict[tuple[str, str], str] = {}
         self._pickled: tuple[State | None, bytes] = None, b""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
@@ -94,6 +97,25 @@ class Texts:
             return self._known.keep(sql, await self.aside(lambda: prepared_of(sql)))
         await self.check(sql)
         return self._known.statements(sql)
+
+    async def qualified(self, sql: str, schema: str) -> str:
+        """What the text says to a session whose database this is, in words that say it to all. Nothing that is
+        remembered of a text depends on who has sent it.
+
+        :raises SqlSyntaxError: with line and column.
+        """
+        known = self._qualified.pop((schema, sql), None)
+        if known is None:
+            if self._limits is not None:
+                check_length(sql, self._limits)
+                measure(sql, self._limits)
+            whole = partial(qualified, sql, schema)
+            known = await self.aside(whole) if self.is_left(sql) else whole()
+        if len(sql) <= SHORT_TEXT:
+            self._qualified[schema, sql] = known
+            if len(self._qualified) > TEXTS_KEPT:
+                del self._qualified[next(iter(self._qualified))]
+        return known
 
     def is_left(self, sql: str) -> bool:
         """Whether a text is too long for the loop to do anything with it, and there is a thread for that."""

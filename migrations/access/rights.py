@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from domains.errors import SqlError
+from migrations.parse.grammar import SCHEMA
 
 
 class Privilege(StrEnum):
@@ -80,11 +81,14 @@ class Rights:
     """The rights that somebody holds."""
 
     held: Mapping[str, frozenset[Privilege]]
-    """By name in lower case, or ``*``."""
+    """By name in lower case, ``database.*``, or ``*``."""
 
     def allow(self, privilege: Privilege | None, on: str = EVERYTHING) -> bool:
         """``on``: in lower case."""
         everywhere, here = self.held.get(EVERYTHING, NONE), self.held.get(on, NONE)
+        if on != EVERYTHING:
+            schema, dot, _ = on.partition(".")
+            here |= self.held.get(f"{schema if dot else SCHEMA}.{EVERYTHING}", NONE)
         if privilege is None:
             return bool(here) or bool(everywhere - WHOLE - {Privilege.GRANT_OPTION})
         return privilege in everywhere or privilege in here

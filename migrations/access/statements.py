@@ -13,6 +13,7 @@ from migrations.access.rights import EVERYTHING, Privilege, Right
 from migrations.catalog import Catalog, names_read
 from migrations.parse.accounts import ShowGrants, ShowKeys
 from migrations.parse.grammar import VIRTUAL_SCHEMAS
+from migrations.parse.namespaces import databases
 from migrations.parse.reading import Parsed, exp, makes_of_select, nodes
 
 Needed = frozenset[Right]
@@ -143,6 +144,8 @@ def _create(parsed: Parsed, catalog: Catalog) -> set[Right]:
         return {Right(Privilege.ALTER, node.this.args["table"].name.lower())}
     if node.args.get("kind") == "POLICY":
         return _policy(node)
+    if databases(node.args.get("kind")):
+        return {Right(Privilege.CREATE, f"{_database(node.this)}.{EVERYTHING}")}
     made = _target(node.this)
     name = made.name.lower()
     found = {Right(Privilege.CREATE, name)}
@@ -158,6 +161,11 @@ def _create(parsed: Parsed, catalog: Catalog) -> set[Right]:
         Right(Privilege.SELECT, each.this.name.lower()) for each in nodes(node) if isinstance(each, exp.LikeProperty)
     }
     return found | _parents(node)
+
+
+def _database(node: exp.Expr) -> str:
+    """sqlglot has the name of a database in one place behind DATABASE, and in another behind SCHEMA."""
+    return (node.name or node.text("db")).lower()
 
 
 def _policy(node: exp.Expr) -> set[Right]:
@@ -195,6 +203,8 @@ def _drop(parsed: Parsed, catalog: Catalog) -> set[Right]:
     if node.args.get("kind") == "POLICY":
         return _policy(node)
     found: set[Right] = set()
+    if databases(node.args.get("kind")):
+        return {Right(Privilege.DROP, f"{_database(each)}.{EVERYTHING}") for each in node.args.get("tables") or ()}
     for each in node.args.get("tables") or [node.this]:
         found.add(Right(Privilege.DROP, each.name.lower()))
         if node.args.get("cascade"):
@@ -215,8 +225,8 @@ def _describe(parsed: Parsed, catalog: Catalog) -> set[Right]:
         read = names_read(target)
         # The plan shows what the views are made of.
         return _reading(read) | {Right(Privilege.SHOW_VIEW, each) for each in read if each in catalog.views}
-    if target.db:
-        return set()  # Of a table that says what there is.
+    if target.db:  # Of a table that says what there is.
+        return set()
     name = target.name.lower()
     explains = parsed.sql[:7].upper() == "EXPLAIN" and name in catalog.views
     return {Right(Privilege.SHOW_VIEW if explains else None, name)}

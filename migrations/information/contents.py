@@ -37,10 +37,10 @@ def _virtual() -> Iterator[tuple[str, TableSchema]]:
 def _tables(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
         collation = str(table.collation or BINARY)
-        yield _table(SCHEMA, table.title, "BASE TABLE", (ENGINE, 10, "Dynamic"), collation=collation)
+        yield _table(*seen.placed(table.title), "BASE TABLE", (ENGINE, 10, "Dynamic"), collation=collation)
     for view in seen.views():
         made = view.created or None
-        yield _table(SCHEMA, view.name, "VIEW", (None, None, None), made=made, options=None, comment="VIEW")
+        yield _table(*seen.placed(view.name), "VIEW", (None, None, None), made=made, options=None, comment="VIEW")
     for schema, table in _virtual():
         yield _table(schema, table.name, "SYSTEM VIEW", (None, 10, None))
 
@@ -62,21 +62,21 @@ def _table(
 
 def _columns(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
-        yield from _of_table(SCHEMA, table, _privileges(seen, table.title))
+        yield from _of_table(*seen.placed(table.title), table, _privileges(seen, table.title))
     for view in seen.views():
         rights = _privileges(seen, view.name)
         for number, column in enumerate(seen.planned[view.name.lower()].columns, 1):
             data_type, *words = type_words(column.type)
-            place = (CATALOG, SCHEMA, view.name, column.name, number, None, "YES")
+            place = (CATALOG, *seen.placed(view.name), column.name, number, None, "YES")
             yield (*place, data_type, *words, "", "", rights, "", "", None)
     for schema, table in _virtual():
-        yield from _of_table(schema, table, "select")
+        yield from _of_table(schema, table.name, table, "select")
 
 
-def _of_table(schema: str, table: TableSchema, rights: str) -> Iterator[Row]:
+def _of_table(schema: str, name: str, table: TableSchema, rights: str) -> Iterator[Row]:
     for number, at in enumerate(table.live(), 1):
         column = table.columns[at]
-        place = (CATALOG, schema, table.title, column.name, number, default_text(column))
+        place = (CATALOG, schema, name, column.name, number, default_text(column))
         words = ("YES" if column.nullable else "NO", *type_words(column.type), key_mark(table, at), extra(column))
         generated = "" if column.generated is None else expression_text(column.generated.sql)
         yield (*place, *words, rights, "", generated, None)
@@ -100,10 +100,11 @@ def _privileges(seen: Visible, name: str) -> str:
 
 def _statistics(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
+        schema, name = seen.placed(table.title)
         for key in keys_of(table):
             for number, at in enumerate(key.places, 1):
                 part = key_part(table, at)
-                place = (CATALOG, SCHEMA, table.title, int(not key.is_unique), SCHEMA, key.name, number, part.column)
+                place = (CATALOG, schema, name, int(not key.is_unique), schema, key.name, number, part.column)
                 nullable = "YES" if part.nullable else ""
                 expression = None if part.expression is None else expression_text(part.expression)
                 yield (*place, "A", None, part.characters, None, nullable, "BTREE", "", "", "YES", expression)
@@ -111,50 +112,55 @@ def _statistics(seen: Visible) -> Iterator[Row]:
 
 def _key_columns(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
-        own = (CATALOG, SCHEMA, table.title)
+        schema, name = seen.placed(table.title)
+        own = (CATALOG, schema, name)
         for key in keys_of(table):
             for number, at in enumerate(key.places, 1):
                 if key.is_unique:
-                    yield (CATALOG, SCHEMA, key.name, *own, key_part(table, at).column, number, None, None, None, None)
+                    yield (CATALOG, schema, key.name, *own, key_part(table, at).column, number, None, None, None, None)
         for foreign, parent in seen.foreign_keys(table):
             for number, (at, theirs) in enumerate(zip(foreign.columns, foreign.key, strict=True), 1):
                 column = table.columns[at].name
-                yield (CATALOG, SCHEMA, foreign.name, *own, column, number, number, SCHEMA, parent, theirs)
+                yield (CATALOG, schema, foreign.name, *own, column, number, number, *seen.placed(parent), theirs)
 
 
 def _constraints(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
+        schema, title = seen.placed(table.title)
         unique = [key.name for key in keys_of(table) if key.is_unique]
         kinds = [(name, "PRIMARY KEY" if name == "PRIMARY" else "UNIQUE", "YES") for name in unique]
         kinds += [(key.name, "FOREIGN KEY", "YES" if key.enforced else "NO") for key, _ in seen.foreign_keys(table)]
         kinds += [(check.name, "CHECK", "YES") for check in table.checks]
         for name, kind, enforced in kinds:
-            yield (CATALOG, SCHEMA, name, SCHEMA, table.title, kind, enforced)
+            yield (CATALOG, schema, name, schema, title, kind, enforced)
 
 
 def _references(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
+        schema, name = seen.placed(table.title)
         for key, parent in seen.foreign_keys(table):
-            named = (CATALOG, SCHEMA, key.name, CATALOG, SCHEMA, seen.key_referred_to(key), "NONE")
-            yield (*named, key.on_update.value, key.on_delete.value, table.title, parent)
+            theirs, title = seen.placed(parent)
+            named = (CATALOG, schema, key.name, CATALOG, theirs, seen.key_referred_to(key), "NONE")
+            yield (*named, key.on_update.value, key.on_delete.value, name, title)
 
 
 def _checks(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
         for check in table.checks:
-            yield (CATALOG, SCHEMA, check.name, expression_text(check.condition.sql))
+            yield (CATALOG, seen.placed(table.title)[0], check.name, expression_text(check.condition.sql))
 
 
 def _views(seen: Visible) -> Iterator[Row]:
     for view in seen.views():
         text = view.sql if seen.may(Privilege.SHOW_VIEW, view.name) else ""
-        yield (CATALOG, SCHEMA, view.name, text, "NONE", "NO", DEFINER, "DEFINER", CHARSET, BINARY)
+        yield (CATALOG, *seen.placed(view.name), text, "NONE", "NO", DEFINER, "DEFINER", CHARSET, BINARY)
 
 
 def _schemata(seen: Visible) -> Iterator[Row]:
-    for schema in sorted((SCHEMA, *virtual_tables())):
-        collation = seen.catalog.collation if schema == SCHEMA else Collation.GENERAL_CI
-        yield (CATALOG, schema, CHARSET, str(collation or BINARY), None, "NO")
+    collations = dict.fromkeys(virtual_tables(), str(Collation.GENERAL_CI)) | {SCHEMA: seen.catalog.collation or BINARY}
+    collations |= {each.name: each.collation or collations[SCHEMA] for each in seen.namespaces()}
+    for schema in sorted(collations):
+        yield (CATALOG, schema, CHARSET, collations[schema], None, "NO")
 
 
 def _engines(seen: Visible) -> Iterable[Row]:

@@ -39,12 +39,16 @@ def default_text(column: TableColumn) -> str | None:
 
 def table_layout(table: TableSchema, seen: Visible) -> str:
     lines = [*_columns(table), *_keys(table)]
-    lines += [foreign_key_text(table, key, parent) for key, parent in seen.foreign_keys(table)]
+    schema, name = seen.placed(table.title)
+    for key, parent in seen.foreign_keys(table):
+        theirs, title = seen.placed(parent)
+        before = "" if theirs == schema else f"{quote(theirs)}."
+        lines.append(foreign_key_text(table, key, before + quote(title)))
     lines += [f"CONSTRAINT {quote(each.name)} CHECK ({expression_text(each.condition.sql)})" for each in table.checks]
     sharding = "" if table.shard_by is None else f" /*H! SHARD BY ({quote(table.columns[table.shard_by].name)})"
     sharding += "" if not sharding else f" SHARDS {table.shards} */" if table.shards else " */"
     options = f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={table.collation or BINARY}{sharding}"
-    return f"CREATE TABLE {quote(table.title)} (\n  " + ",\n  ".join(lines) + f"\n) {options}"
+    return f"CREATE TABLE {quote(name)} (\n  " + ",\n  ".join(lines) + f"\n) {options}"
 
 
 def _columns(table: TableSchema) -> Iterator[str]:
@@ -99,13 +103,13 @@ def _part(table: TableSchema, at: int) -> str:
     return quote(part.column) + ("" if part.characters is None else f"({part.characters})")
 
 
-def view_layout(view: ViewDefinition) -> str:
+def view_layout(view: ViewDefinition, name: str) -> str:
     external = "/*H! EXT */ " if view.external else ""
     columns = f" ({','.join(map(quote, view.columns))})" if view.columns else ""
     # The text as it was written, unless it says ``*`` or NATURAL: its tables may have other columns by now.
     query = view.sql if same_tree(parse_select(view.sql), view.relation) else faithful(view.relation)
     head = "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER"
-    return f"{head} {external}VIEW {quote(view.name)}{columns} AS {query}"
+    return f"{head} {external}VIEW {quote(name)}{columns} AS {query}"
 
 
 # Expressions as MySQL writes them down: names in backquotes, functions in lower case, each operator in parentheses.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from domains.language.types import ForeignKey, TableSchema
 from migrations.access.rights import Privilege
-from migrations.catalog import Catalog, ViewDefinition
+from migrations.catalog import Catalog, Namespace, ViewDefinition
 from migrations.query.view import PlannedView
 from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
 
@@ -47,6 +47,17 @@ class Visible:
         for table in sorted(self.catalog.tables.values(), key=lambda table: table.title.lower()):
             if not table.filling and self.may(None, table.title):
                 yield table
+
+    def namespaces(self) -> Iterator[Namespace]:
+        """The databases beside the first that one has a right on, or on something in them."""
+        for lower, namespace in self.catalog.namespaces.items():
+            if any(
+                self.may(None, name) for name in (f"{lower}.*", *(each.title for each in self.catalog.within(lower)))
+            ):
+                yield namespace
+
+    def placed(self, title: str) -> tuple[str, str]:
+        return self.catalog.placed(title)
 
     def views(self) -> Iterator[ViewDefinition]:
         for view in sorted(self.catalog.views.values(), key=lambda view: view.name.lower()):

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from domains.errors import SqlSyntaxError, Unsupported
+from migrations.parse.grammar import whole_name
 from migrations.parse.syntax import Token, TokenType
 
 PLUGINS = ("caching_sha2_password", "mysql_native_password")
@@ -291,16 +292,16 @@ class _Reader:
                 return found
 
     def target(self) -> str:
-        """``*``, ``*.*`` or a name, behind ON."""
+        """``*``, ``*.*``, ``database.*`` or a name, behind ON."""
         if self.takes("*"):
             if self.takes("."):
                 self.expect("*")
             return "*"
-        if self.word(1):
+        if self.word(1) not in ("TO", "FROM", "."):
             self.takes("TABLE")
         name = self.name("a table, a view or *")
         if self.takes("."):
-            raise Unsupported("names with a database", hint="there is one database: leave its name out")
+            return f"{name}.*" if self.takes("*") else whole_name(name, self.name("a table, a view or *"))
         return name
 
 

@@ -11,13 +11,18 @@ ignored. Whoever makes a pass read something new lists it here; a test shows eac
 
 from __future__ import annotations
 
-from domains.errors import HeadraceError, SqlError, UnknownName, Unsupported
+from domains.errors import HeadraceError, SqlError, Unsupported
 from migrations.parse.syntax import exp
 
 SCHEMA = "headrace"
-"""The name of the one database, which says nothing before a name."""
+"""The database that is there from the beginning. It says nothing before a name."""
 VIRTUAL_SCHEMAS = ("information_schema", "performance_schema")
 """The databases whose tables say what there is (``migrations/information/``)."""
+
+
+def whole_name(schema: str, name: str) -> str:
+    """What all beside the grammar calls a table of a database."""
+    return name if schema.lower() == SCHEMA else f"{schema}.{name}"
 
 
 def _same(arguments: str, *classes: type[exp.Expr]) -> dict[type[exp.Expr], frozenset[str]]:
@@ -216,8 +221,7 @@ _CLAUSES: dict[str, tuple[str, str | None]] = {
     "pivots": ("PIVOT", "use CASE in aggregates"),
     "laterals": ("LATERAL VIEW", None),
     "overwrite": ("INSERT OVERWRITE", "DELETE the rows first"),
-    "db": ("names with a database", "there is one database: leave its name out"),
-    "catalog": ("names with a database", "there is one database: leave its name out"),
+    "catalog": ("names with a catalog", "write database.table"),
     "materialized": ("MATERIALIZED", "leave it out: every view is kept up to date"),
     "option": ("TRUNCATE … CASCADE or RESTRICT", "leave it out"),
     "identity": ("TRUNCATE … IDENTITY", "leave it out: AUTO_INCREMENT goes on"),
@@ -232,11 +236,11 @@ _CLAUSES: dict[str, tuple[str, str | None]] = {
 """Arguments that nobody knows, by their names."""
 
 
-def refuse_unknown(tree: exp.Expr) -> None:
-    """Names of the one database are taken out of the tree.
+def refuse_unknown(tree: exp.Expr) -> list[exp.Expr]:
+    """The tables and columns of the tree that are named with a database.
 
     :raises Unsupported, SqlError: something is set in the tree that no pass knows."""
-    pending = [tree]
+    pending, named = [tree], list[exp.Expr]()
     while pending:
         node = pending.pop()
         kind = type(node)
@@ -248,7 +252,7 @@ def refuse_unknown(tree: exp.Expr) -> None:
         if kind is exp.Join:
             _check_join(node)
         if node.args.get("db") is not None and (kind is exp.Table or kind is exp.Column):
-            _check_schema(node)
+            named.append(node)
         if kind is exp.Parameter and isinstance(node.parent, (exp.TableAlias, exp.Alias)):
             raise SqlError(f'the name "@{node.name}"', hint="a name has no @, unless it is in `backticks`")
         if kind is exp.Table and node.args.get("partition") and isinstance(node.parent, (exp.From, exp.Join)):
@@ -262,16 +266,7 @@ def refuse_unknown(tree: exp.Expr) -> None:
                 pending.append(value)
             elif type(value) is list:
                 pending.extend(each for each in value if isinstance(each, exp.Expr))
-
-
-def _check_schema(node: exp.Expr) -> None:
-    name = node.args["db"].name
-    if name.lower() == SCHEMA:
-        node.set("db", None)
-    elif name.lower() not in VIRTUAL_SCHEMAS:
-        error = UnknownName(f'unknown database "{name}"', hint=f'there is one, "{SCHEMA}": leave its name out')
-        error.what = "database"
-        raise error
+    return named
 
 
 def _check_join(node: exp.Expr) -> None:

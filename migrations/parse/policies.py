@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from domains.errors import SqlError, SqlSyntaxError, Unsupported
+from migrations.parse.grammar import whole_name
 from migrations.parse.syntax import Token, TokenType, exp, nodes
 
 COMMANDS = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
@@ -169,7 +170,7 @@ class _Reader:
     def table(self) -> exp.Table:
         name = self.name("a table")
         if self.takes("."):
-            raise Unsupported("names with a database", hint="there is one database: leave its name out")
+            name = whole_name(name, self.name("a table"))
         return exp.Table(this=exp.to_identifier(name, quoted=True))
 
     def condition(self) -> tuple[str, str]:

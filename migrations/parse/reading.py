@@ -7,11 +7,13 @@ leaves here that holds anything but what ``grammar.py`` knows, and every ``?`` k
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, SqlSyntaxError, Unsupported
-from migrations.parse.accounts import AccountStatement, account_statement
+from migrations.parse.accounts import AccountStatement, Grant, account_statement
 from migrations.parse.grammar import KNOWN, refuse_unknown
+from migrations.parse.namespaces import bare_names, names_behind, names_in_place, with_database, with_whole_names
 from migrations.parse.policies import PolicyText, policy_statement, refuse_claims
 from migrations.parse.respelling import (
     SPELLED,
@@ -51,6 +53,7 @@ __all__ = [
     "parse_select",
     "place",
     "position",
+    "qualified",
     "quote",
     "refuse_unfaithful",
     "same_tree",
@@ -147,6 +150,44 @@ def _renamings(sql: str, tokens: list[Token]) -> list[Parsed]:
     return found
 
 
+def qualified(sql: str, schema: str) -> str:
+    """What a text says in a session whose database this is, said for all: the database stands before each name of a
+    table that has none.
+
+    :raises HeadraceError: as ``parse`` does.
+    """
+    head = names_in_place(sql)
+    if head:
+        return with_database(sql, schema, [len(head)])
+    text = with_executed_comments(sql)[0] if "/*!" in sql or "/*H!" in sql else sql
+    try:
+        chunks = _split(DIALECT.tokenize(text))
+    except TokenError as error:
+        raise _token_error(text, error) from None
+    places = [place for chunk in chunks for place in _bare_places(text, chunk)]
+    if -1 in places:
+        raise Unsupported("a name without its database here", hint=f"write {schema}. before the names")
+    return with_database(text, schema, places)
+
+
+def _bare_places(sql: str, tokens: list[Token]) -> Iterator[int]:
+    if tokens[0].text.upper() == "RENAME":
+        start = tokens[0].end + 1
+        inner = DIALECT.tokenize(sql[start : tokens[-1].end + 1])
+        for place in names_behind(inner, ("TABLE", "TABLES", "TO"), commas=True):
+            yield start + place
+        return
+    parsed = _statement(sql, tokens)
+    if isinstance(parsed.account, Grant):
+        yield from names_behind([each for each in tokens if each.text.upper() != "TABLE"], ("ON",))
+    elif parsed.policy is not None:
+        yield from names_behind(tokens, ("ON",))
+    elif isinstance(parsed.expression, exp.Show) and parsed.expression.name.upper() == "POLICIES":
+        yield from names_behind(tokens, ("ON", "FROM"))
+    elif parsed.account is None and parsed.transaction is None:
+        yield from bare_names(parsed.expression)
+
+
 def parse_select(sql: str) -> exp.Query:
     """The one SELECT (or UNION …) of a text.
 
@@ -200,7 +241,7 @@ def deed(parsed: Parsed) -> str:
         return f"policy {parsed.policy.name} {'created' if isinstance(tree, exp.Create) else 'dropped'}"
     verbs: dict[type[exp.Expr], str] = {exp.Create: "created", exp.Alter: "altered", exp.Drop: "dropped"}
     named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
-    name = named.name if named is not None else ""
+    name = named.name or named.text("db") if named is not None else ""
     return f"{str(tree.args.get('kind') or '').lower()} {name} {verbs[type(tree)]}"
 
 
@@ -263,7 +304,9 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
     if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command)):
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
     without_locks(tree, text)
-    refuse_unknown(tree)
+    named = refuse_unknown(tree)
+    if named or isinstance(tree, exp.Show):
+        with_whole_names(tree, named)
     if not of_policy:
         refuse_claims(tree, text)
     if duplicates:

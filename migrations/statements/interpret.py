@@ -10,7 +10,6 @@ from domains.errors import Unsupported
 from domains.language.expressions import Constant
 from domains.language.types import Value
 from migrations.catalog import Catalog
-from migrations.parse.grammar import SCHEMA
 from migrations.parse.reading import Parsed, exp, parse, text_of
 from migrations.query.expressions.scalar import Setting
 from migrations.query.select import constant_select, reads_nothing
@@ -80,10 +79,12 @@ def interpret_one(
         return show.describe(parsed, catalog, arguments, now, session)
     if isinstance(node, exp.Kill):
         return show.kill(node)
-    return show.session(parsed)
+    return show.session(parsed, catalog)
 
 
 _DEFINITIONS: dict[tuple[type[exp.Expr], str], Callable[[Parsed, Catalog], Statement]] = {
+    **dict.fromkeys([(exp.Create, "DATABASE"), (exp.Create, "SCHEMA")], ddl.create_schema),
+    **dict.fromkeys([(exp.Drop, "DATABASE"), (exp.Drop, "SCHEMA")], ddl.drop_schema),
     (exp.Create, "TABLE"): ddl.create_table,
     (exp.Create, "VIEW"): ddl.create_view,
     (exp.Create, "INDEX"): alter.create_index,
@@ -101,8 +102,6 @@ def _definition(parsed: Parsed, catalog: Catalog, now: str) -> Statement:
         return alter.alter_table(parsed, catalog, now)
     kind = str(node.args.get("kind") or "").upper()
     known = _DEFINITIONS.get((type(node), kind))
-    if known is None and kind in ("DATABASE", "SCHEMA"):
-        raise Unsupported(f"{node.key.upper()} {kind}", hint=f'there is one database, "{SCHEMA}": start another server')
     if known is None:
         raise Unsupported(f"{node.key.upper()} {kind}".strip(), hint="tables, views and indexes are there")
     return known(parsed, catalog)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, UnknownName, Unsupported
 from domains.language.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
+from migrations.parse.grammar import SCHEMA
+from migrations.parse.namespaces import WRITTEN
 from migrations.parse.reading import exp, place
 
 LONGEST_NAME = 64
@@ -31,7 +33,7 @@ def checked(name: str, what: str) -> str:
 def relation_name(node: exp.Expr) -> str:
     """The name of a table or view in a statement.
 
-    :raises Unsupported: it is qualified with a database.
+    :raises Unsupported: it is one of those that say what there is.
     """
     while isinstance(node, exp.Schema):
         node = node.this
@@ -42,17 +44,24 @@ def relation_name(node: exp.Expr) -> str:
     return node.name
 
 
-def new_relation_name(node: exp.Expr, what: str) -> str:
+def new_relation_name(node: exp.Expr, what: str, catalog: Catalog) -> str:
     """The name of a table or view to come, which is a part of paths over HTTP.
 
+    :raises UnknownName: its database is not there.
     :raises SqlError: it is reserved, or no path could name it: servers decode %2F before they split a path.
     """
-    name = checked(relation_name(node), what)
+    name = whole = relation_name(node)
+    if "." in whole:
+        found = node.this if isinstance(node, exp.Schema) else node
+        if WRITTEN in found.meta and found.meta[WRITTEN] != SCHEMA:
+            catalog.known_schema(whole.partition(".")[0])
+        name = catalog.placed(whole)[1]
+    checked(name, what)
     if "/" in name or name in (".", ".."):
         raise SqlError(f'"{name}" is not a name for a {what}', hint="a path over HTTP could not name it")
     if name.lower().startswith(AD_HOC_PREFIX):
         raise SqlError(f'the name "{name}" is reserved', hint=f'views of ad-hoc SELECTs start with "{AD_HOC_PREFIX}"')
-    return name
+    return whole
 
 
 def existing(catalog: Catalog, name: str) -> str | None:

@@ -14,7 +14,7 @@ from domains.language.compile import compile_expression
 from domains.language.expressions import Expression
 from domains.language.types import Column, Row, TableSchema, Value
 from domains.plan.packets import Operation, Stamps
-from migrations.catalog import Policy, ViewDefinition
+from migrations.catalog import Namespace, Policy, ViewDefinition
 from migrations.parse.reading import exp
 from migrations.query.relation import Relation
 from migrations.statements.constants import Argument
@@ -24,6 +24,19 @@ from migrations.statements.constants import Argument
 class CreateTableStatement:
     schema: TableSchema
     if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    namespace: Namespace
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema:
+    name: str
+    """In lower case."""
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +284,8 @@ class NoOperation:
 
 Statement = (
     CreateTableStatement
+    | CreateSchema
+    | DropSchema
     | DropTableStatement
     | AlterTableStatement
     | CreateIndex

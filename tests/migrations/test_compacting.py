@@ -102,6 +102,9 @@ def shown(state: State) -> list[object]:
             ],
             7,
         ),
+        # Nothing can be in a database that is not there.
+        (["CREATE DATABASE d", TABLE, "RENAME TABLE t TO d.t", *["CREATE TABLE d.u (x INT)", "DROP TABLE d.u"] * 9], 4),
+        ([TABLE, *["CREATE DATABASE d", "CREATE TABLE d.u (x INT)", "DROP DATABASE d"] * 9], 2),
     ],
 )
 @pytest.mark.parametrize("shards", [1, 3])
@@ -190,6 +193,10 @@ def _changes(chance: random.Random) -> Callable[[], RecipeEntry]:
                 f"ALTER TABLE t{number % 2} ADD COLUMN c{other} INT",
                 f"ALTER TABLE t{number % 2} DROP COLUMN c{other}",
                 f"CREATE INDEX i{other} ON t{number % 2} (b)",
+                f"{chance.choice(('CREATE', 'DROP'))} DATABASE d",
+                f"CREATE TABLE d.t{number % 2} (id INT PRIMARY KEY, a INT, b INT)",
+                f"CREATE VIEW d.v AS {select(source)}",
+                f"RENAME TABLE t{number % 2} TO d.t{number % 2}",
                 *[f"CREATE {chance.choice(('', 'EXT '))}VIEW v{number} AS {select(source)}"] * 3,
                 *[f"CREATE OR REPLACE VIEW v{number} AS {select(source)}"] * 3,
                 *[f"DROP VIEW v{number}"] * 4,

@@ -52,7 +52,7 @@ REFUSED = {
     "SELECT id FROM stories LIMIT 3 WITH TIES": "TIES",
     "SELECT id FROM stories QUALIFY id > 3": "QUALIFY",
     "SELECT SUM(id) OVER (ROWS 1 PRECEDING EXCLUDE TIES) FROM t": "EXCLUDE in a frame",
-    "SELECT other.stories.id FROM stories": "database",
+    "SELECT other.stories.id FROM stories": "other.stories",
     "SELECT id FROM stories FOR SYSTEM_TIME AS OF '2024-01-01'": "as of",
     "SELECT id FROM stories UNION BY NAME SELECT user FROM votes": "BY NAME",
     "SELECT made + INTERVAL '1 day' FROM stories": "unit",

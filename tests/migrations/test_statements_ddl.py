@@ -151,7 +151,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ),
     ("CREATE OR REPLACE TABLE t (a INT)", Unsupported, 'CREATE OR REPLACE TABLE (DROP TABLE IF EXISTS "t" first)'),
     ("CREATE TABLE d.t (a INT)", UnknownName, 'unknown database "d"'),
-    ("CREATE DATABASE d", Unsupported, 'CREATE DATABASE (there is one database, "headrace": start another server)'),
+    ("CREATE DATABASE headrace", AlreadyExists, 'database "headrace" exists'),
+    ("CREATE DATABASE `a.b`", SqlError, '"a.b" is not a name for a database'),
     (f"CREATE TABLE {'x' * 65} (a INT)", LimitExceeded, f'table name "{"x" * 64}…" has 65 characters (at most 64)'),
     (
         "CREATE TABLE ` t` (a INT)",
@@ -187,7 +188,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         UnknownName,
         'unknown view "Votes_Count" at line 1, column 11 (did you mean "VoteCount"?)',
     ),
-    ("DROP DATABASE d", Unsupported, 'DROP DATABASE (there is one database, "headrace": start another server)'),
+    ("DROP DATABASE d", UnknownName, 'unknown database "d"'),
+    ("DROP DATABASE headrace", Unsupported, "DROP DATABASE headrace (it is there from the beginning"),
 ]
 
 

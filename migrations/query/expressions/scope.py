@@ -43,7 +43,7 @@ class Scope:
     @staticmethod
     def of_table(schema: TableSchema, alias: str | None = None) -> Scope:
         """The live columns of one base table, at their positions in the stored row."""
-        table = alias or schema.title
+        table = alias or schema.title.rpartition(".")[2]
         columns = schema.columns
         return Scope(Bound(table, columns[i].name, Field(i, columns[i].type)) for i in schema.live())
 

@@ -73,7 +73,7 @@ def _acted(schema: TableSchema, actions: Iterable[exp.Expr], catalog: Catalog, n
     """The schema after these actions, one after the other."""
     for action in actions:
         if isinstance(action, exp.AlterRename):
-            schema = _renamed_table(schema, new_relation_name(action.this, "table"), catalog)
+            schema = _renamed_table(schema, new_relation_name(action.this, "table", catalog), catalog)
             continue
         schema = _act(schema, action, catalog.shards, now)
         if isinstance(action, exp.AddConstraint | exp.ColumnDef):

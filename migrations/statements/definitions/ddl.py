@@ -7,8 +7,8 @@ from dataclasses import replace
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.language.collating.collation import BINARY, Collation
 from domains.language.types import TableSchema
-from migrations.catalog import Catalog, ViewDefinition, unknown
-from migrations.parse.grammar import words
+from migrations.catalog import Catalog, Namespace, ViewDefinition, unknown
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS, words
 from migrations.parse.reading import Parsed, exp, parse
 from migrations.query.expressions.literals import collation_named
 from migrations.query.view import frozen
@@ -32,7 +32,14 @@ from migrations.statements.names import (
     refuse_existing,
     relation_name,
 )
-from migrations.statements.statement import CreateTableStatement, CreateView, DropTableStatement, DropView
+from migrations.statements.statement import (
+    CreateSchema,
+    CreateTableStatement,
+    CreateView,
+    DropSchema,
+    DropTableStatement,
+    DropView,
+)
 
 MOST_COLUMNS = 1_017
 """Columns of a table, as in MySQL's InnoDB; dropped ones count, because rows keep their places."""
@@ -40,13 +47,47 @@ MOST_INDEXES = 64
 """Secondary indexes of a table, as in InnoDB: each one is written with every row."""
 
 
+def create_schema(parsed: Parsed, catalog: Catalog) -> CreateSchema:
+    """The statement that makes a database."""
+    create = parsed.expression
+    name = checked(create.this.name or create.this.text("db"), "database")
+    if any(character in name for character in "./*\\"):
+        raise SqlError(f'"{name}" is not a name for a database', hint="letters, digits and _")
+    collation, if_not_exists = "", bool(create.args.get("exists"))
+    properties = create.args.get("properties")
+    for each in properties.expressions if properties is not None else ():
+        if isinstance(each, exp.CharacterSetProperty):
+            check_character_set(each.this.name)
+        elif isinstance(each, exp.CollateProperty):
+            collation = str(collation_named(each.this.name) or BINARY)
+        else:
+            raise Unsupported(f"{words(each)} of CREATE DATABASE", hint="CHARACTER SET and COLLATE are there")
+    lower = name.lower()
+    if lower in (SCHEMA, *VIRTUAL_SCHEMAS) or lower in catalog.namespaces:
+        if not if_not_exists:
+            raise AlreadyExists(f'database "{name}" exists')
+    elif catalog.within(lower):
+        raise SqlError(f'there is a table or view whose name begins with "{name}."', hint="rename it first")
+    return CreateSchema(Namespace(name, collation), if_not_exists)
+
+
+def drop_schema(parsed: Parsed, catalog: Catalog) -> DropSchema:
+    (node,) = parsed.expression.args["tables"]
+    name = node.name or node.text("db")
+    if name.lower() in (SCHEMA, *VIRTUAL_SCHEMAS):
+        raise Unsupported(f"DROP DATABASE {name}", hint="it is there from the beginning; DROP TABLE what is in it")
+    if_exists = bool(parsed.expression.args.get("exists"))
+    if not if_exists:
+        catalog.known_schema(name)
+    return DropSchema(name.lower(), if_exists)
+
+
 def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     """The statement that makes a table. With IF NOT EXISTS it is also made where the table exists, and then does
     nothing."""
     create = parsed.expression
-    collation = _table_collation(create, catalog)
     _refuse_properties(create, "TABLE")
-    name = new_relation_name(create.this, "table")
+    name = new_relation_name(create.this, "table", catalog)
     if create.args.get("replace"):
         raise Unsupported("CREATE OR REPLACE TABLE", hint=f'DROP TABLE IF EXISTS "{name}" first')
     if create.args.get("expression") is not None:
@@ -54,6 +95,10 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if_not_exists = bool(create.args.get("exists"))
     if not if_not_exists or catalog.named(name) is None:
         refuse_existing(catalog, name)
+    own = catalog.namespaces.get(name.partition(".")[0].lower())
+    if own is not None and own.collation and catalog.collation:
+        catalog = replace(catalog, collation=own.collation)
+    collation = _table_collation(create, catalog)
     like = _like(create)
     if like is not None:
         text = table_text(replace(known_table(catalog, like), name=name, shown="", foreign_keys=()))
@@ -107,7 +152,7 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     nothing."""
     create = parsed.expression
     _refuse_properties(create, "VIEW")
-    name = new_relation_name(create.this, "view")
+    name = new_relation_name(create.this, "view", catalog)
     query = create.args.get("expression")
     if not isinstance(query, exp.Query):
         raise SqlError(f'view "{name}" has no SELECT')

@@ -320,9 +320,9 @@ def without_foreign_key(schema: TableSchema, name: str) -> TableSchema | None:
 
 
 def foreign_key_text(schema: TableSchema, foreign: ForeignKey, parent: str) -> str:
-    """The clause of CREATE TABLE. ``parent`` is what SQL calls it."""
+    """The clause of CREATE TABLE. ``parent`` is what SQL calls it, in backquotes."""
     columns = ", ".join(quote(schema.columns[at].name) for at in foreign.columns)
-    words = [f"CONSTRAINT {quote(foreign.name)} FOREIGN KEY ({columns}) REFERENCES {quote(parent)}"]
+    words = [f"CONSTRAINT {quote(foreign.name)} FOREIGN KEY ({columns}) REFERENCES {parent}"]
     words += [f"({', '.join(map(quote, foreign.key))})"] if foreign.key else []
     for way, reaction in (("DELETE", foreign.on_delete), ("UPDATE", foreign.on_update)):
         words += [f"ON {way} {reaction}"] if reaction is not Reaction.NO_ACTION else []

@@ -27,7 +27,10 @@ def schema_text(catalog: Catalog) -> str:
     """All definitions, each after what it reads. Views of ad-hoc SELECTs come by themselves, and are none. Foreign keys
     that name a table which comes later, as ALTER TABLE may have made them, are added when all tables are there."""
     views = readers_last([view for view in catalog.views.values() if not view.ad_hoc])
-    texts: list[str] = []
+    texts = [
+        f"CREATE DATABASE {quote(each.name)}" + (f" COLLATE {each.collation}" if each.collation else "")
+        for each in catalog.namespaces.values()
+    ]
     late: list[str] = []
     known: set[str] = set()
     for table in catalog.tables.values():
@@ -101,9 +104,9 @@ def table_text(schema: TableSchema, catalog: Catalog = _EMPTY) -> str:
 
 
 def _parent(foreign: ForeignKey, catalog: Catalog) -> str:
-    """The name that SQL has for the table that a key refers to."""
+    """What SQL calls the table that a key refers to."""
     parent = catalog.tables.get(foreign.parent.lower()) if foreign.enforced else None
-    return foreign.parent if parent is None else parent.title
+    return quote(foreign.parent if parent is None else parent.title)
 
 
 def _part(column: TableColumn) -> str:

@@ -20,7 +20,7 @@ from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import Argument, at_time, draws_values, value_of
 from migrations.statements.names import known_relation, known_table
 from migrations.statements.sessions.session_values import SessionValues
-from migrations.statements.sessions.shown_selects import LISTED, known_schema, listing, schema_of, told
+from migrations.statements.sessions.shown_selects import LISTED, listing, schema_of, told
 from migrations.statements.statement import (
     Explain,
     Kill,
@@ -36,6 +36,7 @@ from migrations.statements.statement import (
     UseSchema,
 )
 
+_NONE = Catalog()
 _TRANSACTIONS = "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are there, and SET autocommit by itself: each alone on /v1/sql"
 
 
@@ -73,7 +74,7 @@ def _show_create(node: exp.Expr, catalog: Catalog, what: str, session: SessionVa
     target = node.args.get("target")
     if target is None or node.args.get("like") is not None or node.args.get("where") is not None:
         raise SqlError(f"SHOW {what} wants one name, and nothing else", hint=f"SHOW {what} name")
-    if (schema := schema_of(node, session)) in VIRTUAL_SCHEMAS:
+    if (schema := schema_of(node, catalog, session)) in VIRTUAL_SCHEMAS:
         raise Unsupported(f"SHOW CREATE of a table of {schema}", hint=f"DESCRIBE {schema}.{target.name}")
     relation = known_relation(catalog, target)
     is_view = isinstance(relation, ViewDefinition)
@@ -132,7 +133,7 @@ def describe(
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
     if target.args.get("partition") is not None:
         raise Unsupported("partitions of a table", hint=f"DESCRIBE {target.name}")
-    if schema_of(node, session) not in VIRTUAL_SCHEMAS and (explained := _explained(parsed, target, catalog)):
+    if schema_of(node, catalog, session) not in VIRTUAL_SCHEMAS and (explained := _explained(parsed, target, catalog)):
         return explained
     query = listing("COLUMNS", node, catalog, session, _pattern(node, Setting()))
     assert query is not None, "it lists columns"
@@ -164,7 +165,7 @@ def kill(node: exp.Expr) -> Kill:
     return Kill(int(node.this.name))
 
 
-def session(parsed: Parsed) -> NoOperation | UseSchema:
+def session(parsed: Parsed, catalog: Catalog = _NONE) -> NoOperation | UseSchema:
     """Statements that clients send by habit: SET NAMES and system variables do nothing; the rest is refused.
     What SET says of user variables is done by whoever has the request's (``user_variables.py``).
 
@@ -176,7 +177,7 @@ def session(parsed: Parsed) -> NoOperation | UseSchema:
             _check_set_item(item)
         return NoOperation("sessions have no settings")
     if isinstance(node, exp.Use):
-        return UseSchema(known_schema(node.this.name))
+        return UseSchema(catalog.known_schema(node.this.name))
     if parsed.transaction is not None:
         raise Unsupported(f"{parsed.transaction.deed.value} here", hint=_TRANSACTIONS)
     raise Unsupported(f"the statement {parsed.sql.split(None, 1)[0].upper()}")

@@ -19,6 +19,7 @@ from domains.language.types import BIGINT, TEXT, Column
 from migrations.access.rights import WHOLE, Privilege
 from migrations.catalog import Catalog, unknown
 from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
+from migrations.parse.namespaces import WRITTEN
 from migrations.parse.reading import exp, nodes, parse_select, quote
 from migrations.parse.writing import quoted_text
 from migrations.query.expressions.aggregates import aggregates_in
@@ -120,7 +121,7 @@ def listing(
     known = _LISTINGS.get(what)
     if known is None:
         return None
-    schema = schema_of(node, session)
+    schema = schema_of(node, catalog, session)
     target = node.args.get("target") or (node.this if isinstance(node, exp.Describe) else None)
     hidden = () if node.args.get("full") else _ONLY_FULL.get(what, ())
     columns = [each.replace("+", " ").split("=") for each in known.columns.split(" ")]
@@ -131,7 +132,10 @@ def listing(
     table = f"performance_schema.{reach}{known.table}" if known.table[0] == "_" else f"information_schema.{known.table}"
     conditions = [f"{known.schema} = {quoted_text(schema)}"] if known.schema else []
     if target is not None:
-        name = target.name if schema in VIRTUAL_SCHEMAS else known_relation(catalog, _unqualified(target)).title
+        name = target.name
+        if schema not in VIRTUAL_SCHEMAS:
+            schema, name = catalog.placed(known_relation(catalog, _unqualified(target)).title)
+            conditions = [f"{known.schema} = {quoted_text(schema)}"]
         conditions.append(f"TABLE_NAME = {quoted_text(name)}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = f" ORDER BY {known.order}" if known.order else ""
@@ -162,21 +166,12 @@ def _unqualified(target: exp.Expr) -> exp.Expr:
     return target.this if isinstance(target, exp.Table) else target
 
 
-def schema_of(node: exp.Expr, session: SessionValues) -> str:
+def schema_of(node: exp.Expr, catalog: Catalog, session: SessionValues) -> str:
     """The schema that a statement names, or the current one.
 
     :raises UnknownName: there is none of this name."""
-    named = node.args.get("db") or (node.this.args.get("db") if isinstance(node.this, exp.Table) else None)
-    name = session.schema or SCHEMA if named is None else named.name
-    return known_schema(name)
-
-
-def known_schema(name: str) -> str:
-    """:raises UnknownName: there is none of this name."""
-    for each in (SCHEMA, *VIRTUAL_SCHEMAS):
-        if name.lower() == each:
-            return each
-    raise unknown("database", name, (SCHEMA, *VIRTUAL_SCHEMAS))
+    of = node.this if isinstance(node.this, exp.Table) else node
+    return catalog.known_schema(of.text("db") or of.meta.get(WRITTEN, "") or session.schema or SCHEMA)
 
 
 def told(what: str, node: exp.Expr, catalog: Catalog, session: SessionValues) -> ConstantSelect | None:
@@ -192,8 +187,9 @@ def told(what: str, node: exp.Expr, catalog: Catalog, session: SessionValues) ->
     if what == "CREATE DATABASE":
         if node.args.get("target") is None:
             raise SqlError("SHOW CREATE DATABASE wants a name", hint=f"SHOW CREATE DATABASE {SCHEMA}")
-        name = known_schema(node.args["target"].name)
-        collation = catalog.collation or "utf8mb4_bin"
+        name = catalog.known_schema(node.args["target"].name)
+        own = catalog.namespaces.get(name.lower())
+        collation = (own.collation if own is not None else "") or catalog.collation or "utf8mb4_bin"
         text = f"CREATE DATABASE {quote(name)} /*!40100 DEFAULT CHARACTER SET utf8mb4 COLLATE {collation} */"
         return ConstantSelect((Column("Database", TEXT), Column("Create Database", TEXT)), ((name, text),))
     return None
