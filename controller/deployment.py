@@ -38,6 +38,7 @@ __all__ = [
     "Reason",
     "ReasonKind",
     "RequestMoment",
+    "SelectPage",
     "Short",
     "StatementResult",
     "StatementText",
@@ -68,6 +69,14 @@ class StatementResult:
     """What a definition did, for people: ``table stories created``."""
     matched: int | None = None
     """Of an UPDATE, the rows that it was about, changed or not."""
+
+
+class SelectPage(NamedTuple):
+    """The answer of a view to a SELECT, as it lies there."""
+
+    columns: tuple[Column, ...]
+    page: bytes
+    """The rows, as comma-joined JSON objects."""
 
 
 class StatementText(NamedTuple):
@@ -386,6 +395,9 @@ class Deployment(Protocol):
         (``{}`` without one).
 
         Nothing is done of a text of which the session may not do all: Forbidden, Unauthenticated."""
+
+    def try_select(self, sql: str, params: Sequence[Any], token: Clock, session: Caller) -> SelectPage | None:
+        """The answer to a SELECT that was asked before, if a view has all of it; else ``execute`` is to be asked."""
 
     def prepare(self, view: str) -> PreparedLookup:
         """Raises NotFound with the nearest name."""

@@ -24,6 +24,7 @@ from controller.deployment import (
     QueryInfo,
     QueryText,
     RunningInfo,
+    SelectPage,
     StatementResult,
     StatementText,
     ViewInfo,
@@ -39,6 +40,7 @@ from controller.statements.listing import info_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
 from controller.statements.shapes import AdHocMode, AskedShapes
+from controller.statements.short_reads import ShortReads
 from controller.statements.texts import Texts
 from controller.transactions.in_doubt import InDoubt
 from controller.transactions.reading import pages_in
@@ -90,6 +92,7 @@ class Serving(Writing):
         self.beside: ChildPool | None = None
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
+        self._short_reads = ShortReads(self, self.selects)
         self.lists = self._statements.lists
         self.in_doubt = InDoubt(self._transact, lambda base: self.hosts.known_transactions(base), self._bases)
         self.hosts.on_locked = self.in_doubt.look
@@ -130,6 +133,9 @@ class Serving(Writing):
         atomic: bool = False,
     ) -> tuple[list[StatementResult], Clock]:
         return await self._statements.execute(sql, params, token, session, atomic=atomic)
+
+    def try_select(self, sql: str, params: Sequence[Any], token: Clock, session: Caller) -> SelectPage | None:
+        return self._short_reads.answer(sql, params, token, session)
 
     async def evaluate(
         self,

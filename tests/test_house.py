@@ -122,8 +122,8 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8070),
-    "api": (48, 8700),
-    "controller": (96, 18950),
+    "api": (49, 8850),
+    "controller": (97, 19120),
     "worker": (88, 17900),
     "migrations": (160, 31800),
     "domains": (107, 21150),

@@ -8,7 +8,8 @@
                    │                      commands.py: COM_QUERY, COM_STMT_EXECUTE, COM_PING, …
                    │                                                   │ text, values
                    │                                                   ▼
-                   │                      Deployment.execute ── the same as POST /v1/sql: rights, policies, budget
+                   │                      session.py ─► Deployment.try_select: a view has it, at once
+                   │                          └───────► Deployment.execute ── the same as POST /v1/sql
                    │                                                   │ rows, columns
                    └──◄── values.py: text rows, binary rows ◄──────────┘        errors.py: numbers and SQLSTATEs
 

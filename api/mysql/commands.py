@@ -1,41 +1,31 @@
-"""The commands of a client that is known, and what its connection remembers between them."""
+"""The commands of a client that is known, and its prepared statements."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter, time
 from typing import Any
 
-from headrace_client import tokens
-
-from api.auditing import REFUSALS, StatementWitness
 from api.limits import body_too_large
-from api.mysql.errors import GENERAL, message_of, number_of
+from api.mysql.errors import GENERAL
 from api.mysql.packets import (
     CLIENT_DEPRECATE_EOF,
-    CLIENT_FOUND_ROWS,
     CLIENT_MULTI_STATEMENTS,
     NULL,
-    STATUS_AUTOCOMMIT,
     STATUS_CURSOR_EXISTS,
-    STATUS_IN_TRANSACTION,
     STATUS_LAST_ROW_SENT,
     STATUS_MORE_RESULTS,
     PayloadReader,
     eof,
-    length_of,
     ok,
     refusal,
 )
-from api.mysql.proving import ROOT, ClientAnswer, new_nonce
+from api.mysql.proving import ClientAnswer, new_nonce
+from api.mysql.session import ConnectionSession
 from api.mysql.shared import MysqlClient, MysqlShared
 from api.mysql.values import (
-    CHARSETS,
     PARAMETER,
-    UTF8,
     Charset,
     ParameterTypes,
     RowWriter,
@@ -43,32 +33,17 @@ from api.mysql.values import (
     read_parameters,
     shape_of,
 )
-from api.statuses import describe, status_of
-from controller.access.audit_log import AuditKind
+from api.statuses import describe
 from controller.access.session import Caller
-from controller.deployment import StatementResult
 from domains.errors import HeadraceError, NotFound, Overloaded, SqlSyntaxError, Unauthenticated, Unsupported
-from domains.plan.packets import Clock
 from migrations.access.rights import Privilege
-from migrations.statements.sessions.session_values import SessionValues, SessionWarning
-from worker.service.child_pool import Turn
 
-ROWS_AT_A_TIME = 500
-"""Rows that are written between two looks at whether the client reads, and at what else waits."""
 PREPARED_CHARACTERS = 16_000_000
 """Characters of the prepared statements of one connection."""
+EXECUTE_HEAD = 10
+"""Bytes of COM_STMT_EXECUTE before the parameters: the command, the statement's number, flags, and how often, which is
+once."""
 _QUERY, _EXECUTE = "COM_QUERY", "COM_STMT_EXECUTE"
-_DIAGNOSTIC = re.compile(
-    r"\s*(?:SHOW\s+(?:COUNT\s*\(\s*\*\s*\)\s+)?(?:WARNINGS|ERRORS)\b|SELECT\s+@@(?:warning|error)_count)", re.IGNORECASE
-)
-"""Statements that ask about the one before, and leave what they ask about."""
-
-_CLIENT, _RESULTS = "character_set_client", "character_set_results"
-"""The variables that say how a connection's texts are read, and written."""
-
-
-def _chosen(name: object, now: Charset) -> Charset:
-    return now if name == now.name else CHARSETS[str(name or UTF8.name)]
 
 
 @dataclass(slots=True)
@@ -101,83 +76,31 @@ class Commands:
         self._door = door
         self._connection = connection
         self._capabilities = answer.capabilities
-        self._began_with = self._read = self._charset = charset
-        """Of what is read, and of what is written."""
         self._secure = secure
-        self._changes = door.authentication.changes
-        self._values = SessionValues()
-        self._caller = caller
-        self._begin_session()
-        self._clock: Clock = {}
-        """The positions of its own writes, which its reads wait for."""
+        self.session = ConnectionSession(door, connection, caller, answer.capabilities, charset)
         self._prepared: dict[int, PreparedText] = {}
         self._last_prepared = 0
         self._many = bool(answer.capabilities & CLIENT_MULTI_STATEMENTS)
         self._commands: dict[int, Callable[[bytes], Coroutine[Any, Any, None]]] = {
             0x02: self._init_db,
-            0x03: self._query,
             0x04: self._field_list,
             0x0A: self._process_info,
             0x0C: self._kill,
             0x11: self._change_user,
             0x16: self._prepare,
-            0x17: self._execute,
             0x1C: self._fetch,
             0x1F: self._reset_connection,
         }
 
-    # --- the session ----------------------------------------------------------------------------------------------
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._caller.transaction is not None
-
-    def status(self, more: int = 0) -> int:
-        session = self._caller.session
-        assert session is not None
-        autocommit = STATUS_AUTOCOMMIT if session.autocommit else 0
-        return autocommit | (STATUS_IN_TRANSACTION if session.transaction is not None else 0) | more
-
-    def _begin_session(self) -> None:
-        connection, account = self._connection, self._caller.account
-        self._values = SessionValues(
-            account or ROOT,
-            connection.address,
-            connection=connection.id,
-            version=self._door.version,
-            last_insert_id=0,
-            found_rows=0,
-            row_count=-1,
-        )
-        self._read = self._charset = self._began_with
-        self._values.variables |= dict.fromkeys((_CLIENT, _RESULTS, "character_set_connection"), self._charset.name)
-        session = self._door.deployment.sessions.connected(connection.id, account)
-        self._caller = replace(self._caller, session=session, values=self._values)
-
     async def reset(self) -> None:
         """All that the connection remembers goes."""
         self._prepared.clear()
-        if self._caller.session is not None:
-            await self._caller.session.roll_back()
-        self._begin_session()
+        await self.session.reset()
 
     def leave(self) -> None:
         """The connection is gone."""
         self._prepared.clear()
         self._door.deployment.sessions.disconnected(self._connection.id)
-
-    def _asker(self) -> Caller:
-        """Who asks, as they are now.
-
-        :raises Unauthenticated: the account, or what proved it, is gone."""
-        caller, authentication = self._caller, self._door.authentication
-        if self._changes != authentication.changes or caller.expires <= time():
-            if caller.rights is None and not caller.account and not authentication.is_open:
-                raise Unauthenticated("there are accounts now", hint="connect as one of them")
-            fresh = caller.renewed()
-            self._caller = caller = replace(fresh, session=caller.session, values=caller.values)
-            self._changes = authentication.changes
-        return caller
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -185,19 +108,31 @@ class Commands:
         """Answer a command; where that takes a while, what does it."""
         self._door.questions += 1
         if not payload:
-            self._say(Unsupported("an empty command"), (1047, "08S01"))
+            self.session.say(Unsupported("an empty command"), (1047, "08S01"))
             return None
         command = payload[0]
         found = self._commands.get(command)
         if found is not None:
             return self._guarded(found(payload))
+        try:
+            return self._begin(command, payload)
+        except Exception as error:
+            self._tell(error)
+            return None
+
+    def _begin(self, command: int, payload: bytes) -> Coroutine[Any, Any, None] | None:
+        """The commands that are mostly answered at once."""
         match command:
+            case 0x03:
+                return self._query(self.session.read.text_of(payload[1:]))
+            case 0x17:
+                return self._execute(payload)
             case 0x01:  # COM_QUIT
                 self._connection.end()
             case 0x09:
                 self._connection.send((self._door.statistics().encode(),))
             case 0x0E:  # COM_PING
-                self._connection.send((ok(status=self.status()),))
+                self._connection.send((ok(status=self.session.status()),))
             case 0x18:
                 self._long_data(payload)
             case 0x19:  # COM_STMT_CLOSE
@@ -206,9 +141,9 @@ class Commands:
                 self._reset_statement(payload)
             case 0x1B:  # COM_SET_OPTION
                 self._many = not int.from_bytes(payload[1:3], "little")
-                self._connection.send((self._end(0),))
+                self._connection.send((self.session.end(0),))
             case other:
-                self._say(Unsupported(f"the command {other} of MySQL's protocol"), (1047, "08S01"))
+                self.session.say(Unsupported(f"the command {other} of MySQL's protocol"), (1047, "08S01"))
         return None
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -216,35 +151,36 @@ class Commands:
         admission = self._door.admission
         if admission.waiting >= admission.limits.max_waiting:
             work.close()
-            self._say(admission.too_many_waiting())
+            self.session.say(admission.too_many_waiting())
             return
         admission.waiting += 1
         try:
             await work
         except Unauthenticated:
             raise
-        except HeadraceError as error:
-            self._say(error)
         except Exception as error:
-            _, body = describe(error, "a command of a MySQL client")
-            self._connection.send((refusal(*GENERAL, body.decode()),))
+            self._tell(error)
         finally:
             admission.waiting -= 1
 
-    def _say(self, error: HeadraceError, number: tuple[int, str] | None = None) -> None:
-        self._connection.send((refusal(*(number or number_of(error)), message_of(error)),))
+    def _tell(self, error: Exception) -> None:
+        if isinstance(error, HeadraceError):
+            self.session.say(error)
+            return
+        _, body = describe(error, "a command of a MySQL client")
+        self._connection.send((refusal(*GENERAL, body.decode()),))
 
     async def use(self, schema: str) -> None:
-        await self._perform(f"USE `{schema.replace('`', '``')}`", (), "COM_INIT_DB")
+        await self.session.perform(f"USE `{schema.replace('`', '``')}`", (), "COM_INIT_DB")
 
     async def _init_db(self, payload: bytes) -> None:
-        await self.use(self._read.text_of(payload[1:]))
-        self._connection.send((ok(status=self.status()),))
+        await self.use(self.session.read.text_of(payload[1:]))
+        self._connection.send((ok(status=self.session.status()),))
 
     async def _reset_connection(self, payload: bytes) -> None:
         await self.reset()
-        self._clock = {}
-        self._connection.send((ok(status=self.status()),))
+        self.session.forget_writes()
+        self._connection.send((ok(status=self.session.status()),))
 
     async def _change_user(self, payload: bytes) -> None:
         answer = ClientAnswer.of_change(payload, self._capabilities)
@@ -253,16 +189,16 @@ class Commands:
             await self._connection.log_in(replace(answer, plugin="", proof=b""), new_nonce(), secure=self._secure)
 
     async def _process_info(self, payload: bytes) -> None:
-        await self._answer("SHOW FULL PROCESSLIST", (), _QUERY, binary=False)
+        await self.session.answer("SHOW FULL PROCESSLIST", (), _QUERY, binary=False)
 
     async def _kill(self, payload: bytes) -> None:
-        await self._answer(f"KILL {PayloadReader(payload, 1).number(4)}", (), _QUERY, binary=False)
+        await self.session.answer(f"KILL {PayloadReader(payload, 1).number(4)}", (), _QUERY, binary=False)
 
     async def _field_list(self, payload: bytes) -> None:
         """The columns of a table or view, as old clients ask for them."""
         reader = PayloadReader(payload, 1)
-        name = self._read.text_of(reader.until_nul())
-        caller, deployment = self._asker(), self._door.deployment
+        name = self.session.read.text_of(reader.until_nul())
+        caller, deployment = self.session.asker(), self._door.deployment
         caller.check(Privilege.SELECT, name)
         table = next((each for each in deployment.tables() if each.title.lower() == name.lower()), None)
         view = next((each for each in deployment.views() if each.name.lower() == name.lower()), None)
@@ -272,18 +208,26 @@ class Commands:
             columns = [(column.name, column.type) for column in view.columns]
         else:
             raise NotFound(f'no table or view "{name}"')
-        described = [column_definition(each, shape_of(type), self._charset) + NULL for each, type in columns]
-        self._connection.send((*described, self._end(0)))
+        described = [column_definition(each, shape_of(type), self.session.charset) + NULL for each, type in columns]
+        self._connection.send((*described, self.session.end(0)))
 
     # --- statements -----------------------------------------------------------------------------------------------
 
-    async def _query(self, payload: bytes) -> None:
-        sql = self._read.text_of(payload[1:])
+    def _query(self, sql: str) -> Coroutine[Any, Any, None] | None:
+        if self.session.found(sql, (), binary=False):
+            return self._read_by_client()
+        return self._guarded(self._asked(sql))
+
+    def _read_by_client(self) -> Coroutine[Any, Any, None] | None:
+        """What waits for it, where there is too much that it has not read."""
+        return self._connection.drained() if self._connection.is_full else None
+
+    async def _asked(self, sql: str) -> None:
         if not sql.strip("; \t\r\n"):
-            self._say(SqlSyntaxError("the query is empty"), (1065, "42000"))
+            self.session.say(SqlSyntaxError("the query is empty"), (1065, "42000"))
             return
         if ";" not in sql.rstrip("; \t\r\n"):
-            await self._answer(sql, (), _QUERY, binary=False)
+            await self.session.answer(sql, (), _QUERY, binary=False)
             return
         statements = await self._door.deployment.divided(sql)
         if len(statements) > 1 and not self._many:
@@ -293,117 +237,12 @@ class Commands:
             )
         for number, statement in enumerate(statements, 1):
             more = STATUS_MORE_RESULTS if number < len(statements) else 0
-            await self._answer(statement.sql, (), _QUERY, binary=False, more=more)
-
-    async def _perform(self, sql: str, params: Sequence[Any], route: str) -> StatementResult:
-        """One statement, with the connection's token, session and rights: counted, timed and recorded.
-
-        :raises HeadraceError: it is refused."""
-        door, began, caller = self._door, perf_counter(), self._asker()
-        audit, status, code, witness = door.audit, 200, "", None
-        try:
-            caller.check_known()
-            if audit is not None:
-                if audit.log.records_data:
-                    audit.log.check()
-                witness = StatementWitness(audit, caller, self._connection.address, route)
-                caller = replace(caller, witness=witness)
-            results, moved = await door.deployment.execute(sql, params, token=self._clock, session=caller)
-            if moved:
-                self._clock = tokens.merge(self._clock, moved)
-        except HeadraceError as error:
-            status, code = status_of(error), error.code
-            if audit is not None and status in REFUSALS:
-                told = {"status": status, "code": code, "why": error.message, "statement": sql}
-                audit.log.add(audit.event(AuditKind.REFUSAL, caller, self._connection.address, route=route, **told))
-            raise
-        except BaseException:
-            status, code = 500, "cancelled"
-            raise
-        finally:
-            took = perf_counter() - began
-            door.times.add(status, took, sql)
-            if audit is not None and audit.log.records_data and status not in REFUSALS:
-                event = audit.event(AuditKind.DATA, caller, self._connection.address, route=route, statement=sql)
-                event.status, event.ms = status, took * 1000
-                if code:
-                    event.code = code
-                audit.log.add(event)
-        if witness is not None:
-            await witness.settled()
-        return results[0] if results else StatementResult()
-
-    async def _answer(
-        self, sql: str, params: Sequence[Any], route: str, *, binary: bool, more: int = 0, cursor: bool = False
-    ) -> tuple[RowWriter, Sequence[Sequence[Any]]] | None:
-        """Perform a statement and send its result; with ``cursor`` all but the rows, which are given back."""
-        try:
-            result = await self._perform(sql, params, route)
-        except HeadraceError as error:
-            self._values.row_count = -1
-            self._values.warnings[:] = [SessionWarning("Error", number_of(error)[0], message_of(error))]
-            raise
-        self._remember(sql, result)
-        if not result.columns:
-            affected = result.rows_affected
-            if self._capabilities & CLIENT_FOUND_ROWS and result.matched is not None:
-                affected = result.matched
-            self._connection.send((ok(affected, result.first_id or 0, self.status(more)),))
-            return None
-        writer = RowWriter(result.columns, self._charset, binary=binary)
-        definitions = writer.definitions()
-        head = [length_of(len(definitions)), *definitions]
-        if cursor:
-            self._connection.send((*head, self._end(STATUS_CURSOR_EXISTS)))
-            return writer, result.rows
-        if not self._capabilities & CLIENT_DEPRECATE_EOF:
-            head.append(eof(self.status(more)))
-        await self._send_rows(head, writer, result.rows, more)
-        return None
-
-    def _remember(self, sql: str, result: StatementResult) -> None:
-        """What the next statements may ask about this one."""
-        values, session = self._values, self._caller.session
-        if _DIAGNOSTIC.match(sql) is None:
-            values.warnings.clear()
-        if result.columns:
-            values.found_rows, values.row_count = len(result.rows), -1
-        else:
-            values.row_count = result.rows_affected
-        if result.first_id is not None:
-            values.last_insert_id = result.first_id
-        assert session is not None
-        values.variables["autocommit"] = session.autocommit
-        self._read = _chosen(values.variables[_CLIENT], self._read)
-        self._charset = _chosen(values.variables[_RESULTS], self._charset)
-
-    async def _send_rows(
-        self, head: Iterable[bytes], writer: RowWriter, rows: Sequence[Sequence[Any]], more: int
-    ) -> None:
-        connection, admission, turn, size = self._connection, self._door.admission, Turn(), 0
-        if len(rows) <= ROWS_AT_A_TIME:
-            connection.send((*head, *writer.rows(rows), self._end(more)))
-            return
-        connection.send(head)
-        for at in range(0, len(rows), ROWS_AT_A_TIME):
-            pieces = list(writer.rows(rows[at : at + ROWS_AT_A_TIME]))
-            size += sum(map(len, pieces))
-            admission.check_answer(size)
-            connection.send(pieces)
-            await connection.drained()
-            await turn.pause()
-        connection.send((self._end(more),))
-
-    def _end(self, more: int) -> bytes:
-        """What ends rows, or the columns before them."""
-        if self._capabilities & CLIENT_DEPRECATE_EOF:
-            return ok(status=self.status(more), head=0xFE)
-        return eof(self.status(more))
+            await self.session.answer(statement.sql, (), _QUERY, binary=False, more=more)
 
     # --- prepared statements --------------------------------------------------------------------------------------
 
     async def _prepare(self, payload: bytes) -> None:
-        sql = self._read.text_of(payload[1:])
+        sql = self.session.read.text_of(payload[1:])
         limit = self._door.max_prepared
         held = sum(len(each.sql) for each in self._prepared.values())
         if len(self._prepared) >= limit or held + len(sql) > PREPARED_CHARACTERS:
@@ -413,9 +252,9 @@ class Commands:
                 "of them",
                 hint="close those that are not used, or start the server with a greater max_prepared",
             )
-            self._say(error, (1461, "42000"))
+            self.session.say(error, (1461, "42000"))
             return
-        self._asker().check_known()
+        self.session.asker().check_known()
         statements = await self._door.deployment.divided(sql)
         if len(statements) != 1:
             raise SqlSyntaxError("a prepared statement is one statement")
@@ -426,8 +265,8 @@ class Commands:
     async def _send_prepared(self, number: int, parameters: int) -> None:
         """The columns come with each result: they may be others by then."""
         head = b"\0" + number.to_bytes(4, "little") + b"\0\0" + parameters.to_bytes(2, "little") + b"\0\0\0"
-        marks = [column_definition("?", PARAMETER, self._charset)] * parameters
-        end = [] if not parameters or self._capabilities & CLIENT_DEPRECATE_EOF else [eof(self.status())]
+        marks = [column_definition("?", PARAMETER, self.session.charset)] * parameters
+        end = [] if not parameters or self._capabilities & CLIENT_DEPRECATE_EOF else [eof(self.session.status())]
         self._connection.send((head, *marks, *end))
 
     def _statement(self, number: int) -> PreparedText:
@@ -437,11 +276,10 @@ class Commands:
             raise NotFound(f"prepared statement {number} is not known")
         return found
 
-    async def _execute(self, payload: bytes) -> None:
-        reader = PayloadReader(payload, 1)
-        statement = self._statement(reader.number(4))
-        wants_cursor = bool(reader.number(1) & 1)
-        reader.take(4)
+    def _execute(self, payload: bytes) -> Coroutine[Any, Any, None] | None:
+        reader = PayloadReader(payload, EXECUTE_HEAD)
+        statement = self._statement(int.from_bytes(payload[1:5], "little"))
+        wants_cursor = bool(payload[5:6] and payload[5] & 1)
         params: list[Any] = []
         if statement.is_too_long:
             statement.is_too_long = False
@@ -449,9 +287,15 @@ class Commands:
         if statement.parameters:
             long = {place: bytes(value) for place, value in statement.long.items()}
             statement.long.clear()
-            params, statement.types = read_parameters(reader, statement.parameters, statement.types, long, self._read)
+            charset = self.session.read
+            params, statement.types = read_parameters(reader, statement.parameters, statement.types, long, charset)
         statement.cursor = None
-        left = await self._answer(statement.sql, params, _EXECUTE, binary=True, cursor=wants_cursor)
+        if not wants_cursor and self.session.found(statement.sql, params, binary=True):
+            return self._read_by_client()
+        return self._guarded(self._executed(statement, params, wants_cursor=wants_cursor))
+
+    async def _executed(self, statement: PreparedText, params: Sequence[Any], *, wants_cursor: bool) -> None:
+        left = await self.session.answer(statement.sql, params, _EXECUTE, binary=True, cursor=wants_cursor)
         if left is not None:
             statement.cursor = (*left, 0)
 
@@ -464,7 +308,7 @@ class Commands:
         wanted = rows[at : at + count]
         is_last = at + count >= len(rows)
         statement.cursor = None if is_last else (writer, rows, at + count)
-        await self._send_rows((), writer, wanted, STATUS_LAST_ROW_SENT if is_last else STATUS_CURSOR_EXISTS)
+        await self.session.send_rows((), writer, wanted, STATUS_LAST_ROW_SENT if is_last else STATUS_CURSOR_EXISTS)
 
     def _long_data(self, payload: bytes) -> None:
         """A piece of a parameter's value. It has no answer: what is wrong with it is said when it is executed."""
@@ -485,8 +329,8 @@ class Commands:
         try:
             statement = self._statement(int.from_bytes(payload[1:5], "little"))
         except HeadraceError as error:
-            self._say(error)
+            self.session.say(error)
             return
         statement.long.clear()
         statement.is_too_long, statement.cursor = False, None
-        self._connection.send((ok(status=self.status()),))
+        self._connection.send((ok(status=self.session.status()),))

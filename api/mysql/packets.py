@@ -126,10 +126,13 @@ def framed(payloads: Iterable[bytes], sequence: int) -> tuple[bytes, int]:
 # --- what payloads are made of ------------------------------------------------------------------------------------
 
 
+_SHORT_LENGTHS = [bytes((size,)) for size in range(251)]
+
+
 def length_of(size: int) -> bytes:
     """A length-encoded integer."""
     if size < 251:
-        return bytes((size,))
+        return _SHORT_LENGTHS[size]
     if size < 1 << 16:
         return b"\xfc" + size.to_bytes(2, "little")
     if size < 1 << 24:
@@ -139,7 +142,8 @@ def length_of(size: int) -> bytes:
 
 def text_of(value: bytes) -> bytes:
     """A length-encoded string."""
-    return length_of(len(value)) + value
+    size = len(value)
+    return (_SHORT_LENGTHS[size] if size < 251 else length_of(size)) + value
 
 
 class PayloadReader:

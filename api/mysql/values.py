@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
-from api.mysql.packets import NULL, PayloadReader, length_of, malformed, text_of
+from api.mysql.packets import NULL, PayloadReader, framed, length_of, malformed, text_of
 from domains.errors import BadRequest, TypeViolation
+from domains.language.json_rows import page_reader
 from domains.language.types import Column, Kind, SqlType
 
 BINARY = 63
@@ -189,6 +191,9 @@ def column_definition(name: str, shape: ColumnShape, charset: Charset) -> bytes:
 
 # --- rows ---------------------------------------------------------------------------------------------------------
 
+ROWS_AT_A_TIME = 500
+"""Rows that are written between two looks at whether the client reads, and at what else waits."""
+
 Encoded = Callable[[Any], bytes]
 
 
@@ -214,7 +219,8 @@ def _text(column: Column, shape: ColumnShape, charset: Charset) -> Encoded:
             return lambda value: _with_fraction(str(value), digits).encode()
         case Kind.JSON:
             return lambda value: str(value).encode()
-    return lambda value: charset.bytes_of(value) if type(value) is str else charset.bytes_of(_plain(value))
+    codec = charset.codec
+    return lambda value: (value if type(value) is str else _plain(value)).encode(codec, "replace")
 
 
 def _plain(value: Any) -> str:
@@ -229,32 +235,49 @@ def _with_fraction(text: str, digits: int) -> str:
 class RowWriter:
     """Writes rows of these columns, in the text or in the binary form."""
 
-    def __init__(self, columns: Sequence[Column], charset: Charset, *, binary: bool) -> None:
-        self._charset = charset
+    def __init__(
+        self, columns: Sequence[Column], charset: Charset, *, binary: bool, between: bytes, last: bytes
+    ) -> None:
+        """``between``: the payload before the rows of an answer that is sent in one piece, if there is one; ``last``:
+        the one behind them."""
+        self.columns, self.charset, self._last = columns, charset, last
         shapes = [shape_of(column.type) for column in columns]
-        self._shapes = tuple(zip(columns, shapes, strict=True))
-        self._texts = [_text(column, shape, charset) for column, shape in self._shapes]
+        self._texts = [_text(column, shape, charset) for column, shape in zip(columns, shapes, strict=True)]
         self._binary = [_binary(shape, text) for shape, text in zip(shapes, self._texts, strict=True)]
         self.rows: Callable[[Sequence[Sequence[Any]]], Iterator[bytes]]
         self.rows = self._binary_rows if binary else self._text_rows
+        named = zip(columns, shapes, strict=True)
+        definitions = [column_definition(column.name, shape, charset) for column, shape in named]
+        self.head = (length_of(len(definitions)), *definitions)
+        """The payloads before the rows: how many columns there are, and the definition of each."""
+        self._begun, self._behind = framed((*self.head, between) if between else self.head, 1)
+        self._values_of = page_reader(columns)
 
-    def definitions(self) -> list[bytes]:
-        return [column_definition(column.name, shape, self._charset) for column, shape in self._shapes]
+    def answer(self, page: bytes) -> tuple[bytes, int] | None:
+        """An answer whose rows are a view's page, as packets, and how many they are; None where they are too many to be
+        written while others wait."""
+        rows = self._values_of(page)
+        if len(rows) > ROWS_AT_A_TIME:
+            return None
+        data, _ = framed((*self.rows(rows), self._last), self._behind)
+        return self._begun + data, len(rows)
 
     def _text_rows(self, rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
         for row in rows:
-            pieces = []
-            for value, written in zip(row, self._texts, strict=True):
-                if value is None:
-                    pieces.append(NULL)
-                else:
-                    data = written(value)
-                    pieces += (length_of(len(data)), data)
-            yield b"".join(pieces)
+            yield b"".join(
+                [
+                    NULL if value is None else text_of(written(value))
+                    for value, written in zip(row, self._texts, strict=True)
+                ]
+            )
 
     def _binary_rows(self, rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
         width = (len(self._binary) + 9) // 8
+        no_nulls = bytes(1 + width)
         for row in rows:
+            if None not in row:
+                yield no_nulls + b"".join([written(value) for value, written in zip(row, self._binary, strict=True)])
+                continue
             nulls, pieces = bytearray(width), [b"\0", b""]
             for place, (value, written) in enumerate(zip(row, self._binary, strict=True), 2):
                 if value is None:
@@ -349,9 +372,11 @@ def read_parameters(
     :raises BadRequest: the packet is malformed."""
     nulls = reader.take((count + 7) // 8)
     if reader.number(1):
-        known = tuple((reader.number(1), bool(reader.number(1) & 0x80)) for _ in range(count))
+        known = _types_of(reader.take(2 * count))
     if len(known) != count:
         raise BadRequest("the parameters have no types", hint="send them with the first COM_STMT_EXECUTE")
+    if not long and not any(nulls):
+        return [_parameter(reader, kind, charset, unsigned=unsigned) for kind, unsigned in known], known
     found: list[Any] = []
     for place, (kind, unsigned) in enumerate(known):
         if place in long:
@@ -361,6 +386,12 @@ def read_parameters(
         else:
             found.append(_parameter(reader, kind, charset, unsigned=unsigned))
     return found, known
+
+
+@lru_cache(1_000)
+def _types_of(said: bytes) -> ParameterTypes:
+    """A client says them with each execution, and mostly the same."""
+    return tuple(zip(said[::2], [bool(each & 0x80) for each in said[1::2]], strict=True))
 
 
 _SIZES = {_TINY: 1, _SHORT: 2, _YEAR: 2, _INT24: 4, _LONG: 4, _LONGLONG: 8}

@@ -59,7 +59,8 @@ class ViewLookup:
         self._hosts = hosts
         self._sampled: list[Row] = []
         self._telling = AccessReporter()
-        here = bool(shards) and all(shard.client is not None for shard in shards)
+        self.is_here = here = bool(shards) and all(shard.client is not None for shard in shards)
+        """Whether this process reads the map that has it."""
         self._client = shards[0].client if here else None
         self._layout = shards[0].layout if here else None
         self._version_key = shards[0].layout.version_key if here else b""
@@ -89,6 +90,11 @@ class ViewLookup:
         page = self._client.page(self._layout, key)
         self._count(page, (key,))
         return page
+
+    def try_integer(self, value: int) -> bytes | None:
+        """The page of a key that is one whole number of its column's range; None if it is a hole, or the view's keys
+        are none such: then it is to be asked for in general."""
+        return self._counted_page((value,)) if self._single else None
 
     def try_pages(
         self,

@@ -14,6 +14,7 @@ from controller.access.session import ANONYMOUS, Caller
 from controller.deployment import ArchivedPositions, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, RequestMoment
+from controller.lookups.view_lookup import ViewLookup
 from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
 from controller.transactions.sessions import Sessions
@@ -75,6 +76,8 @@ class StatementPort(Protocol):
     async def run(
         self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None, rows: Insert | None = None
     ) -> None: ...
+
+    def prepare(self, view: str) -> ViewLookup: ...
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes: ...
 
@@ -193,9 +196,7 @@ class SelectPlans:
 
     def recognised(self, sql: str) -> PreparedSelect | None:
         """What to read a text with that differs from an earlier one in constants only; None: it takes the full way."""
-        if not self._holds(self._deployment.state):
-            return None
-        found = self.known_shapes.recognised(sql, self._texts.most_items)
+        found = self.shape_of(sql)
         if found is None:
             return None
         known, values = found
@@ -212,10 +213,16 @@ class SelectPlans:
                 del self._lately[next(iter(self._lately))]
         return select
 
+    def shape_of(self, sql: str) -> tuple[PreparedSelect, Sequence[Argument]] | None:
+        """The plan of the text's shape, and the constants that are its parameters."""
+        if not self._holds(self._deployment.state):
+            return None
+        return self.known_shapes.recognised(sql, self._texts.most_items)
+
     async def prepare(self, sent: SentSelect) -> PreparedSelect:
         """The full way: what to read it with, which is learnt where its text alone tells that."""
         state = self._deployment.state
-        known = sent.statement is not None and self._known_by_tree(sent.statement, state) is not None
+        known = sent.statement is not None and self.of_tree(sent.statement.query, state) is not None
         text = "" if known else sent.sql
         select = await self.unless_long(text, lambda state: self.prepared(self.statement_of(sent, state), state))
         if self._deployment.state is not state:
@@ -259,7 +266,7 @@ class SelectPlans:
 
     def prepared(self, statement: SelectStatement, state: State) -> PreparedSelect:
         """What to read it with: with its constants as parameters, or else with them in its text."""
-        made = self._known_by_tree(statement, state)
+        made = self.of_tree(statement.query, state)
         if made is None:
             ad_hoc = parameterise(statement.query, state.catalog, statement.params)
             if statement.of_now:
@@ -275,10 +282,11 @@ class SelectPlans:
         arguments = made.exact(statement.params)
         return self._verbatim(statement, state) if arguments is None else replace(made, arguments=arguments)
 
-    def _known_by_tree(self, statement: SelectStatement, state: State) -> PreparedSelect | None:
+    def of_tree(self, tree: exp.Expr, state: State) -> PreparedSelect | None:
+        """The plan of this very tree, without arguments, where nothing in it depends on who asks, or when."""
         with self._lock:
-            known = self._by_tree.get(id(statement.query)) if self._holds(state) else None
-        return known[1] if known is not None and known[0] is statement.query else None
+            known = self._by_tree.get(id(tree)) if self._holds(state) else None
+        return known[1] if known is not None and known[0] is tree else None
 
     def _remember(self, statement: SelectStatement, made: PreparedSelect, state: State) -> None:
         """Remember a plan by its tree, where it does not depend on the values of its own parameters."""

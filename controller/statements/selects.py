@@ -333,6 +333,10 @@ class Selects:
                 del self._texts[next(iter(self._texts))]
         return text
 
+    def shape_of(self, ad_hoc: AdHoc) -> str | None:
+        """What it is counted as; None where it was not asked before."""
+        return self._texts.get(ad_hoc.name)
+
     def _why(self, variant: Variant) -> str:
         return variant.why(self.shapes.mode, self.shapes.obstacle)
 

@@ -27,6 +27,7 @@ from domains.plan.estimates import Statistics
 from domains.plan.packets import Insert, Operation
 from migrations.flow.plan import State
 from migrations.flow.planned_alone import PlannedAlone, plan_alone
+from migrations.parse.grammar import SCHEMA
 from migrations.parse.measure import SqlLimits, check_length, measure
 from migrations.parse.reading import qualified
 from migrations.statements.alone import read_alone
@@ -116,6 +117,19 @@ class Texts:
             if len(self._qualified) > TEXTS_KEPT:
                 del self._qualified[next(iter(self._qualified))]
         return known
+
+    def qualified_before(self, sql: str, schema: str | None) -> str | None:
+        """The same of a text that came before."""
+        return self._qualified.get((schema or SCHEMA, sql))
+
+    def one_known(self, sql: str) -> PreparedStatement | None:
+        """See :class:`migrations.statements.prepared.PreparedTexts`."""
+        return self._known.one_known(sql)
+
+    def of_known_shape(self, sql: str) -> PreparedStatement:
+        """The statement of a text that differs from a measured one in constants only."""
+        (statement,) = self._known.statements(sql)
+        return statement
 
     def is_left(self, sql: str) -> bool:
         """Whether a text is too long for the loop to do anything with it, and there is a thread for that."""

@@ -286,6 +286,11 @@ class PreparedTexts:
     def knows(self, sql: str) -> bool:
         return sql in self._known
 
+    def one_known(self, sql: str) -> PreparedStatement | None:
+        """The statement of a text that came before and has just this one."""
+        known = self._known.get(sql)
+        return known[0] if known is not None and len(known) == 1 else None
+
     def keep(self, sql: str, made: list[PreparedStatement]) -> list[PreparedStatement]:
         """What was made of a text elsewhere."""
         if sql in self._known:

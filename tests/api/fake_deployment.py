@@ -28,6 +28,7 @@ from controller.deployment import (
     PreparedLookup,
     Reason,
     RequestMoment,
+    SelectPage,
     StatementResult,
     Tried,
     ViewInfo,
@@ -199,6 +200,9 @@ class FakeDeployment:
             if table := WRITTEN.match(statement):
                 clock = merge(clock, self._advance(table[1]))
         return results, clock
+
+    def try_select(self, sql: str, params: Sequence[Any], token: Clock, session: Caller) -> SelectPage | None:
+        return None
 
     def prepare(self, view: str) -> FakeLookup:
         info = self._view(view)

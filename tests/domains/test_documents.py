@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from domains.language.coercion import coerce, json_row_coercer
 from domains.language.documents import NotJson, canonical, normal, order_key, text_of_value, value_of
 from domains.language.functions.json.paths import found, path_of
-from domains.language.json_rows import json_encoder, page_values
+from domains.language.json_rows import json_encoder, page_reader, page_values
 from domains.language.types import BIGINT, JSON, TEXT, Column
 
 FORMS = {
@@ -93,6 +94,18 @@ def test_documents_go_through_a_page_unchanged() -> None:
     assert shown[0] == {"id": 1, "doc": {"a": 1.5, "b": '},{"'}, "text": "x", "more": None}
     assert shown[2]["doc"] == ["é"]
     assert page_values(b"", COLUMNS) == []
+    assert page_reader(COLUMNS)(page) == ROWS
+
+
+def test_a_page_is_read_quickly_and_to_the_same_values() -> None:
+    columns = (Column("n", BIGINT), Column("text", TEXT), Column("big", replace(BIGINT, low=None, high=None)))
+    rows = [(2**63 - 1, "\ud800", 2**70), (-(2**63), "é", None)]
+    page = b",".join(map(json_encoder(columns), rows))
+    assert page_reader(columns)(page) == page_values(page) == rows
+    few = columns[:2]
+    page = b",".join(map(json_encoder(few), [row[:2] for row in rows]))
+    assert page_reader(few)(page) == [row[:2] for row in rows]
+    assert page_reader(few)(b"") == []
 
 
 def test_values_are_documents_and_texts_are_parsed() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 
 from migrations.parse.reading import parse_select
+from migrations.statements.adhoc import recognising
 from migrations.statements.adhoc.recognising import KnownShapes, rewritten, scanned
 from migrations.statements.adhoc.shapes_of_selects import comparands
 from migrations.statements.constants import Argument
@@ -175,3 +177,51 @@ def test_comparands_are_those_of_conditions_outside_of_subqueries() -> None:
     )
     shown = sorted(sql[start : start + 2].strip(" ),") for starts in comparands(parse_select(sql)) for start in starts)
     assert shown == ["'x", "15", "16", "3", "4", "5", "7", "8", "9"]
+
+
+# --- what a text's tokens are -------------------------------------------------------------------------------------
+
+PIECES = (
+    *("SELECT a", " FROM t", " WHERE id = ", " AND b = ", "'x'", "''", "'it is'", "7", "07", "1.5", "1.", ".5", "1e5"),
+    *(
+        "x",
+        "`a 1`",
+        "`",
+        "'",
+        "/* 5 */",
+        "/*",
+        "*/",
+        "-- 5\n",
+        "--",
+        "# 'x'\n",
+        "#",
+        "(",
+        ")",
+        " IN (1, 2)",
+        " IN (",
+        ",",
+    ),
+    *("N'a'", "x'41'", "t.5", "a5", "$5", "5a", "-", "+", "\\", '"', ";", "?", "\0", "\n", "ä5", "1234567890123456789"),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_stands_around_constants_decides_the_tokens(seed: int) -> None:
+    """The quick way to them, which knows texts by what is around their constants, beside the whole one."""
+    draw = random.Random(seed)
+    constants = ("1", "22", "3.50", "'a'", "'-- b'", "'/* 5'", "''", "'c ''d'")
+
+    def changed(pieces: Sequence[str]) -> list[str]:
+        return [draw.choice(constants) if each in ("7", "'x'", "1.5") else each for each in pieces]
+
+    seen = 0
+    for _ in range(150):
+        pieces = draw.choices(PIECES, k=draw.randrange(1, 12))
+        for _ in range(6):
+            sql = "SELECT " + "".join(changed(pieces))
+            ours, whole = recognising._scanned(sql), recognising._scanned_whole(sql)
+            assert (ours is None) == (whole is None), (seed, sql)
+            if ours is not None and whole is not None:
+                seen += 1
+                assert (ours[0], list(ours[1])) == (whole[0], list(whole[1])), (seed, sql)
+    assert seen > 20

@@ -79,7 +79,43 @@ def scanned(sql: str) -> Scanned | None:
     return _scanned_lately(sql) if len(sql) <= LAST_CHARACTERS else _scanned(sql)
 
 
+# What stands around the constants of a text is mostly that of one that came before: then its tokens are those of that
+# one, with other constants in their places. That is found out in a third of the time, and only of texts in which just
+# what looks like a constant is one (none stands in a comment or in a name with quotes), and that have no IN list.
+
+_CONSTANT = re.compile(r"(?<![\w.$\x80-\uffff])\d+(?:\.\d+)?(?![\w.$])|'[^'\\]*'(?!')")
+AROUND = 1_000
+"""Texts between constants that are remembered."""
+_tokens_around: dict[str, str] = {}
+"""The text with a NUL and a mark for each constant → its tokens."""
+
+
 def _scanned(sql: str) -> Scanned | None:
+    constants = list(_CONSTANT.finditer(sql)) if len(sql) <= LAST_CHARACTERS and "\0" not in sql else []
+    if not constants:
+        return _scanned_whole(sql)
+    pieces, groups, at = list[str](), list[ConstantGroup](), 0
+    for found in constants:
+        start, end = found.span()
+        mark, value = _constant("text" if sql[start] == "'" else "number", found[0])
+        if mark == "":
+            return _scanned_whole(sql)
+        pieces += (sql[at:start], "\0", mark)
+        groups.append(ConstantGroup(start, end, (start,), (value,), is_list=False))
+        at = end
+    around = "".join((*pieces, sql[at:]))
+    tokens = _tokens_around.get(around)
+    if tokens is not None:
+        return tokens, groups
+    whole = _scanned_whole(sql)
+    if whole is not None and list(whole[1]) == groups:
+        _tokens_around[around] = whole[0]
+        if len(_tokens_around) > AROUND:
+            del _tokens_around[next(iter(_tokens_around))]
+    return whole
+
+
+def _scanned_whole(sql: str) -> Scanned | None:
     if len(sql) > MOST_CHARACTERS or _BEGINNING.match(sql) is None:
         return None
     parts: list[str] = []
