@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from controller.live.limits import LiveLimits
-from controller.transactions.limits import TransactionLimits
+from controller.transactions.limits import Isolation, TransactionLimits
 from domains.errors import (
     BadRequest,
     HeadersTooLarge,
@@ -74,6 +74,8 @@ class Limits(SqlLimits):
     max_transactions: int = _TRANSACTIONS.max_transactions
     max_transaction_size: int = _TRANSACTIONS.max_transaction_size
     transaction_idle: float = _TRANSACTIONS.transaction_idle
+    transaction_isolation: Isolation = _TRANSACTIONS.transaction_isolation
+    lock_wait: float = _TRANSACTIONS.lock_wait
     request_timeout: float = 60.0
     """The greatest body, at 5 Mbit/s."""
     idle_timeout: float = 75.0

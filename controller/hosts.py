@@ -197,6 +197,9 @@ class Hosts(Protocol):
         """Do what a transaction wants of ``within.domain``; ``table`` goes with an operation. Raises SchemaChanged as
         ``write``, OutcomeUnknown."""
 
+    async def take_snapshot(self, within: Asking) -> None:
+        """Have the plain reads of a transaction that takes locks be of now, in all of these shards at one moment."""
+
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         """The transactions over several shards that this one has a part in, and that are not over."""
 

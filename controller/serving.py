@@ -43,6 +43,7 @@ from controller.statements.shapes import AdHocMode, AskedShapes
 from controller.statements.short_reads import ShortReads
 from controller.statements.texts import Texts
 from controller.transactions.in_doubt import InDoubt
+from controller.transactions.limits import Isolation
 from controller.transactions.reading import pages_in
 from controller.transactions.sessions import Sessions
 from controller.transactions.transaction import Transaction
@@ -51,7 +52,7 @@ from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Insert, InTransaction, TransactionAct, Written
+from domains.plan.packets import Clock, Insert, InTransaction, Operation, TransactionAct, Written
 from domains.plan.sharding import physical
 from domains.plan.traits import is_reader
 from migrations.change import BASES
@@ -96,7 +97,7 @@ class Serving(Writing):
         self.lists = self._statements.lists
         self.in_doubt = InDoubt(self._transact, lambda base: self.hosts.known_transactions(base), self._bases)
         self.hosts.on_locked = self.in_doubt.look
-        self.sessions = Sessions(self._transact, self.in_doubt.look)
+        self.sessions = Sessions(self._transact, self.in_doubt.look, self.take_snapshot)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
 
     @abstractmethod
@@ -159,6 +160,13 @@ class Serving(Writing):
 
     async def _transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
         return await self.hosts.transact(act, within, table)
+
+    async def in_line(self, shard: int, operation: Operation, table: TableTarget, asker: Caller) -> Written:
+        wait = self.sessions.limits.lock_wait if asker.session is None else asker.session.lock_wait
+        return await self.sessions.transaction(Isolation.READ_COMMITTED, wait).write_alone(shard, operation, table)
+
+    async def take_snapshot(self, transaction: Transaction) -> None:
+        await transaction.take_snapshot(self._bases(), self.hosts.take_snapshot)
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards

@@ -13,9 +13,10 @@ from controller.deployment import REFUSED, OnDuplicate, WriteResult, numbered_up
 from controller.hosts import Hosts, SchemaChanged, TableTarget
 from controller.statements.listing import stored_table, table_of
 from controller.statements.sharded_write import write_numbered, write_parts
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import Unsupported
 from domains.language.types import TableSchema
-from domains.plan.packets import Amend, Once, Operation
+from domains.plan.packets import Amend, Once, Operation, Written
 from domains.store.storage import check_name
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered
@@ -63,14 +64,25 @@ class Writing(ABC):
             self._turn += 1
             divided = split(operation, table.schema, table.shards, self._turn)
             if len(divided) > 1:
-                return await write_parts(
-                    divided, lambda shard, part: self.hosts.write(table.domains[shard], part, table)
-                )
+                return await write_parts(divided, lambda shard, part: self._part(shard, part, table, asker))
             ((shard, operation),) = divided.parts
-        written = await self.hosts.write(table.domains[shard], operation, table)
+        try:
+            written = await self.hosts.write(table.domains[shard], operation, table)
+        except HeldByLocks:
+            written = await self.in_line(shard, operation, table, asker)
         return WriteResult(
             written.rows_affected, written.clock, written.first_id, returned=written.returned, matched=written.matched
         )
+
+    async def _part(self, shard: int, part: Operation, table: TableTarget, asker: Caller) -> Written:
+        try:
+            return await self.hosts.write(table.domains[shard], part, table)
+        except HeldByLocks:
+            return await self.in_line(shard, part, table, asker)
+
+    @abstractmethod
+    async def in_line(self, shard: int, operation: Operation, table: TableTarget, asker: Caller) -> Written:
+        """A write that has met locks: as a transaction of its own, which waits for them."""
 
     def _target(self, name: str, find: Callable[[State, str], TableSchema] = table_of) -> TableTarget:
         """The table of SQL's name, or of the name that it is stored by. Raises NotFound."""

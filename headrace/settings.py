@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from api.limits import Limits
 from controller.statements.shapes import AdHocMode
+from controller.transactions.limits import Isolation
 from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE
 from headrace.errors import HeadraceError
@@ -37,7 +38,6 @@ from zookeeper.registration import check_name
 _LIMITS = Limits()
 MYSQL_VERSION = "8.0.36"
 DEFAULT_FILE = Path("headrace.toml")
-
 Pairs = Annotated[list[str], AfterValidator(pairs)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 
@@ -197,6 +197,12 @@ class Settings(BaseSettings):
     )
     transaction_idle: Annotated[float, Flag("serve", value="SECONDS")] = Field(
         default=_LIMITS.transaction_idle, gt=0, description="seconds without a statement until one is rolled back"
+    )
+    transaction_isolation: Annotated[Isolation, Flag("serve", value="LEVEL")] = Field(
+        default=_LIMITS.transaction_isolation, description="of transactions over HTTP that name no level"
+    )
+    lock_wait: Annotated[float, Flag("serve", value="SECONDS")] = Field(
+        default=_LIMITS.lock_wait, ge=0, description="seconds that a statement waits for a lock"
     )
     request_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=_LIMITS.request_timeout,

@@ -121,15 +121,15 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8070),
-    "api": (49, 8850),
-    "controller": (97, 19120),
-    "worker": (88, 17900),
-    "migrations": (160, 31800),
-    "domains": (107, 21150),
+    "headrace": (51, 8075),
+    "api": (49, 8870),
+    "controller": (97, 19290),
+    "worker": (88, 17930),
+    "migrations": (160, 31850),
+    "domains": (109, 21730),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (76, 13575),
+    "loadgen": (77, 13680),
     "clients": (10, 2475),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

@@ -22,6 +22,7 @@ import orjson
 
 from controller.access.session import Caller, InSession
 from controller.deployment import Deployment, RequestMoment
+from controller.transactions.limits import Isolation
 from domains.errors import BadRequest, Conflict
 from migrations.access.rights import Privilege
 
@@ -56,7 +57,7 @@ async def in_transaction(deployment: Deployment, caller: Caller) -> AsyncIterato
         yield caller, None
         return
     own = deployment.sessions.alone(caller.account)
-    own.begin()
+    own.begin(isolation=Isolation.SERIALIZABLE)
     try:
         yield replace(caller, session=own), own
     finally:
@@ -70,7 +71,8 @@ async def check_unchanged(deployment: Deployment, tags: Sequence[str], caller: C
     for tag in tags:
         view, key = _named(tag)
         caller.check(Privilege.SELECT, view)
-        (page,) = await deployment.pages(view, [key], moment=RequestMoment(asker=caller))
+        with caller.transaction.reading_to_write("shared"):
+            (page,) = await deployment.pages(view, [key], moment=RequestMoment(asker=caller))
         if etag_of(view, key, page) != tag:
             raise Conflict(
                 f'the answer of view "{view}" for {orjson.dumps(key).decode()} was changed', hint="read it again"

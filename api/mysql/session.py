@@ -33,6 +33,7 @@ from domains.errors import HeadraceError, Unauthenticated
 from domains.language.types import Column
 from domains.plan.packets import Clock
 from migrations.statements.sessions.session_values import SessionValues, SessionWarning
+from migrations.statements.sessions.setting import ISOLATION, LOCK_WAIT
 from worker.service.child_pool import Turn
 
 _DIAGNOSTIC = re.compile(
@@ -98,6 +99,8 @@ class ConnectionSession:
         self.read = self._charset = self._began_with
         self._values.variables |= dict.fromkeys((_CLIENT, _RESULTS, "character_set_connection"), self._charset.name)
         session = self._door.deployment.sessions.connected(connection.id, account)
+        self._values.variables |= dict.fromkeys(ISOLATION, session.isolation.shown)
+        self._values.variables[LOCK_WAIT] = int(session.lock_wait)
         self._caller = replace(self._caller, session=session, values=self._values)
 
     async def reset(self) -> None:

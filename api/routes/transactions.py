@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Response
 from headrace_client import tokens
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import FOR_ACCOUNTS, Asking, Serving, answer, documented, json_body, needs
+from controller.transactions.limits import Isolation
 from migrations.access.rights import Privilege
 
 router = APIRouter(tags=["transactions"])
@@ -19,6 +20,9 @@ class TransactionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     read_only: bool = Field(default=False, description="Writes in it are refused")
+    isolation: Literal["serializable", "repeatable-read", "read-committed"] | None = Field(
+        default=None, description="Other than what the server's setting `transaction_isolation` says"
+    )
 
 
 class NoFields(BaseModel):
@@ -28,6 +32,7 @@ class NoFields(BaseModel):
 class TransactionAnswer(BaseModel):
     id: str = Field(description="For the header `Headrace-Transaction`")
     idle: float = Field(description="Seconds without a request after which it is rolled back")
+    isolation: str = Field(description="At least what was asked for: in a cluster all are serializable")
 
 
 class CommitAnswer(BaseModel):
@@ -64,9 +69,11 @@ async def begin(
 ) -> Response:
     """Begin a transaction. Requests are in it by the header `Headrace-Transaction`: `/v1/sql`, look-ups, writes of
     rows."""
-    id = deployment.sessions.open(session.account, read_only=body.read_only)
+    sessions = deployment.sessions
+    level = sessions.level(Isolation(body.isolation) if body.isolation else sessions.limits.transaction_isolation)
+    id = sessions.open(session.account, read_only=body.read_only, isolation=level)
     headers = {"location": f"/v1/transactions/{id}"}
-    return answer({"id": id, "idle": deployment.sessions.limits.transaction_idle}, 201, headers)
+    return answer({"id": id, "idle": sessions.limits.transaction_idle, "isolation": level}, 201, headers)
 
 
 @router.get("/v1/transactions", response_model=TransactionsAnswer, dependencies=needs(Privilege.PROCESS))

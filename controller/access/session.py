@@ -52,7 +52,15 @@ class InSession(Protocol):
     def transaction(self) -> Any:
         """The open ``Transaction``, of that package, or None."""
 
-    def begin(self, *, read_only: bool = False) -> Any:
+    isolation: Any
+    """The ``Isolation``, of that package, of its transactions; and of the next one alone, where that is another."""
+    next_isolation: Any
+    read_only: bool
+    next_read_only: bool | None
+    lock_wait: float
+    """Seconds that a statement waits for a lock."""
+
+    def begin(self, *, read_only: bool | None = None, isolation: Any = None) -> Any:
         """The same, begun."""
 
     async def commit(self) -> tuple[int, dict[str, int]]:

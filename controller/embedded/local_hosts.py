@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from controller.hosts import Asked, LockWait, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.evaluation import RowsExceeded
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import Locked
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
@@ -26,7 +27,7 @@ from domains.plan.packets import (
     Written,
 )
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import Asking, EvaluationCut, answered_here, cut, shards_of, statistics_of
+from worker.adhoc.cut import Asking, EvaluationCut, answered_here, begin_snapshot, cut, shards_of, statistics_of
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.dataflow.batch import Watch, WatchedReader
 from worker.dataflow.group_commit import LoopCompletions
@@ -212,6 +213,9 @@ class LocalHosts:
         assert isinstance(outcome, Written)
         return outcome
 
+    async def take_snapshot(self, within: Asking) -> None:
+        await asyncio.wrap_future(self._dataflow.control(lambda hosted, _: begin_snapshot(hosted, within)))
+
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         found = self._dataflow.control(lambda hosted, _: known_transactions(hosted, domain))
         known: tuple[KnownTransaction, ...] = await asyncio.wrap_future(found)
@@ -231,9 +235,9 @@ class LocalHosts:
                     raise
                 raise SchemaChanged(", ".join(each.name for each in table.schemas)) from error
             except Locked as error:
-                self.on_locked()
-                if isinstance(within, InTransaction):
+                if isinstance(within, InTransaction) or (within is None and isinstance(error, HeldByLocks)):
                     raise  # It has its own patience.
+                self.on_locked()
                 wait = wait or LockWait()
                 await wait.again(error)
 

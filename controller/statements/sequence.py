@@ -23,7 +23,7 @@ from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
-from controller.statements.transacting import in_session, said_of_transaction, transact
+from controller.statements.transacting import choose, in_session, reading_to_write, said_of_transaction, transact
 from domains.engine.clock import latest
 from domains.errors import Forbidden, HeadraceError, RowsChanged, Unsupported
 from domains.language.coercion import json_value
@@ -34,7 +34,7 @@ from migrations.access.statements import recorded
 from migrations.information.planning import reads_information
 from migrations.parse.accounts import AccountStatement
 from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
-from migrations.parse.reading import Parsed, deed, exp, too_deep
+from migrations.parse.reading import Parsed, deed, exp, lock_of, too_deep
 from migrations.parse.transactions import TransactionStatement
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
@@ -74,6 +74,16 @@ _READS = re.compile(
     r"(?:[\s(]|/\*.*?\*/|(?:#|--\s)[^\n]*\n)*+(SELECT|WITH|VALUES|TABLE|EXPLAIN)\b", re.IGNORECASE | re.DOTALL
 )
 """The beginning of texts whose reading is part of the time that their first SELECT may take."""
+
+
+_EXCLUSIVE, _SHARED = ("exclusive", False, False), ("shared", False, False)
+_MAY_LOCK = re.compile(r"\b(?:FOR\s+(?:UPDATE|SHARE)|LOCK\s+IN\s+SHARE)\b", re.IGNORECASE)
+
+
+def _locks(sql: str, session: Caller) -> bool:
+    """Whether a SELECT may take locks, of which what is known of its text says nothing."""
+    own = session.transaction
+    return own is not None and own.takes_locks and _MAY_LOCK.search(sql) is not None
 
 
 @contextmanager
@@ -120,7 +130,7 @@ class Statements:
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
             opens = session.session is not None and session.transaction is None and not session.session.autocommit
-            in_tables = session.values.schema not in VIRTUAL_SCHEMAS
+            in_tables = session.values.schema not in VIRTUAL_SCHEMAS and not _locks(sql, session)
             if not params and not atomic and not opens and in_tables and _READS.match(sql):
                 async with within(self._deployment.budget, began):
                     found = await self._selects.recognised(sql, token or {}, session)
@@ -145,7 +155,7 @@ class Statements:
     ) -> tuple[list[StatementResult], Clock]:
         budget = self._deployment.budget
         reads = _READS.match(sql) is not None
-        if self.texts.is_long(sql) and not atomic and not may_ask_session(sql):
+        if self.texts.is_long(sql) and not atomic and not may_ask_session(sql) and not _locks(sql, session):
             clock = dict(token or {})
             done = await self._deployment.made_anew(partial(self._alone, sql, clock, session, values=not params))
             if done is None and len(sql) > VERY_LONG:
@@ -281,7 +291,8 @@ class Statements:
                 return await self._write(statement, clock, session)
             case PendingWrite(subqueries=subqueries):
                 catalog = self._deployment.state.catalog
-                answers = [await self._selects.values(select, clock, session) for select in subqueries]
+                with reading_to_write(session, _SHARED):
+                    answers = [await self._selects.values(select, clock, session) for select in subqueries]
                 columns, rows = [columns for columns, _ in answers], [rows for _, rows in answers]
                 written = resolve(statement, rows, columns, self.texts.limits.max_subquery_rows)
                 table = written.operation.table.lower()
@@ -296,7 +307,8 @@ class Statements:
             case SelectStatement():
                 is_learnt = bool(whole) and statement.query is prepared.parsed.expression
                 sent = SentSelect(whole or statement.sql, statement, is_learnt, session)
-                result, read = await self._selects.answer(sent, clock)
+                with reading_to_write(session, lock_of(prepared.parsed.expression)):
+                    result, read = await self._selects.answer(sent, clock)
                 clock.update(latest((clock, read)))
                 return result
             case ConstantSelect():
@@ -348,7 +360,8 @@ class Statements:
         claims, catalog = session.policy_claims, self._deployment.state.catalog
         choosing = statement if claims is None or not catalog.policies else narrowed(statement, catalog, claims)
         while True:
-            columns, rows = await self._selects.found(choosing.select, clock, session)
+            with reading_to_write(session, _EXCLUSIVE):
+                columns, rows = await self._selects.found(choosing.select, clock, session)
             for schema in schemas:
                 if self._deployment.state.catalog.tables.get(schema.name.lower()) is not schema:
                     raise SchemaChanged(schema.name)
@@ -425,6 +438,7 @@ class Statements:
                 if on:
                     clock.update(latest((clock, (await own.commit())[1])))
                 own.autocommit = bool(on)
+            choose(self._deployment.sessions, session, system)
         return StatementResult()
 
     async def _account(self, statement: AccountStatement, session: Caller) -> StatementResult:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import assert_never
 
 from controller.access.session import Caller, InSession
 from controller.deployment import StatementResult
+from controller.transactions.limits import Isolation
 from controller.transactions.sessions import Sessions
-from domains.errors import BadRequest, HeadraceError
-from domains.language.types import TEXT, Column
+from domains.errors import BadRequest, HeadraceError, Unsupported
+from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
 from migrations.access.rights import Privilege
 from migrations.parse.transactions import TransactionDeed, TransactionStatement
 from migrations.statements.prepared import PreparedStatement
+from migrations.statements.sessions.setting import ISOLATION, LOCK_WAIT, READ_ONLY
 
 _ENDS = (TransactionDeed.COMMIT, TransactionDeed.ROLLBACK)
 _COLUMNS = ("Id", "Account", "Seconds", "Idle", "Statements", "ReadOnly")
@@ -72,7 +74,9 @@ async def transact(
     match statement.deed:
         case TransactionDeed.BEGIN:
             _, clock = await session.commit()
-            session.begin(read_only=statement.on)
+            begun = session.begin(read_only=statement.read_only)
+            if statement.snapshot:
+                await sessions.take_snapshot(begun)
         case TransactionDeed.COMMIT:
             _, clock = await session.commit()
         case TransactionDeed.ROLLBACK:
@@ -83,11 +87,69 @@ async def transact(
             if statement.on:
                 _, clock = await session.commit()
             session.autocommit = statement.on
-        case TransactionDeed.ISOLATION | TransactionDeed.SHOW:
-            pass
+        case TransactionDeed.ISOLATION:
+            _characterise(sessions, session, statement, caller)
         case _:
             assert_never(statement.deed)
     return StatementResult(), clock
+
+
+def _characterise(sessions: Sessions, session: InSession, statement: TransactionStatement, caller: Caller) -> None:
+    """SET TRANSACTION.
+
+    :raises BadRequest: one is open, and it would be of that."""
+    level = Isolation.named(statement.level) if statement.level else None
+    if statement.scope == "GLOBAL":
+        caller.check(Privilege.PROCESS)
+        sessions.of_connections = level or sessions.of_connections
+    elif statement.scope:
+        words = {} if level is None else dict.fromkeys(ISOLATION, level.shown)
+        given = {} if statement.read_only is None else dict.fromkeys(READ_ONLY, statement.read_only)
+        choose(sessions, caller, {**words, **given})
+    elif session.transaction is not None:
+        raise BadRequest("a transaction is open, whose characteristics are what they are", hint="COMMIT, or ROLLBACK")
+    else:
+        session.next_isolation, session.next_read_only = level, statement.read_only
+
+
+def choose(sessions: Sessions, caller: Caller, variables: Mapping[str, Value | bool]) -> None:
+    """Have a session's transactions be as its system variables say that were set."""
+    session, shown = caller.session, caller.values
+    if session is None:
+        return
+    for name, value in variables.items():
+        if name in ISOLATION:
+            session.isolation = sessions.level(Isolation.named(str(value)))
+            if session.number:
+                shown.variables.update(dict.fromkeys(ISOLATION, session.isolation.shown))
+        elif name in READ_ONLY:
+            session.read_only = bool(value)
+            if session.number:
+                shown.variables.update(dict.fromkeys(READ_ONLY, bool(value)))
+        elif name == LOCK_WAIT and isinstance(value, int):
+            session.lock_wait = float(max(1, value))
+            if session.transaction is not None:
+                session.transaction.lock_wait = session.lock_wait
+
+
+@contextmanager
+def reading_to_write(caller: Caller, lock: tuple[str, bool, bool] | None) -> Iterator[None]:
+    """SELECTs within are read as ``lock`` says (``lock_of``), where the caller's transaction takes locks.
+
+    :raises Unsupported: SKIP LOCKED."""
+    own = caller.transaction
+    if own is None or lock is None or not own.takes_locks:
+        yield
+        return
+    how, is_short, skips = lock
+    if skips:
+        raise Unsupported("SKIP LOCKED below SERIALIZABLE", hint="NOWAIT, or a short innodb_lock_wait_timeout")
+    before, own.lock_wait = own.lock_wait, 0.0 if is_short else own.lock_wait
+    try:
+        with own.reading_to_write(how):
+            yield
+    finally:
+        own.lock_wait = before
 
 
 async def _at_savepoint(session: InSession, statement: TransactionStatement) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic, time
 
-from controller.transactions.limits import TransactionLimits
+from controller.transactions.limits import Isolation, TransactionLimits
 from controller.transactions.transaction import Transacting, Transaction
 from domains.errors import BadRequest, Forbidden, HeadraceError, OutcomeUnknown, Overloaded, TransactionEnded
 from domains.language.types import Value
@@ -49,6 +49,12 @@ class StatementSession:
         """A connection's user variables."""
         self.seen = monotonic()
         self._sessions = sessions
+        self.isolation = sessions.limits.transaction_isolation
+        self.next_isolation: Isolation | None = None
+        """Of the next transaction alone."""
+        self.read_only = False
+        self.next_read_only: bool | None = None
+        self.lock_wait = sessions.limits.lock_wait
 
     @property
     def transaction(self) -> Transaction | None:
@@ -57,11 +63,15 @@ class StatementSession:
             self._transaction = None
         return self._transaction
 
-    def begin(self, *, read_only: bool = False) -> Transaction:
+    def begin(self, *, read_only: bool | None = None, isolation: Isolation | None = None) -> Transaction:
         """Raises Overloaded."""
         if self.number:
             self._sessions.check_room()
-        self._transaction = self._sessions.transaction(read_only=read_only)
+        chosen = isolation or self.next_isolation or self.isolation
+        if read_only is None:
+            read_only = self.read_only if self.next_read_only is None else self.next_read_only
+        self._transaction = self._sessions.transaction(chosen, self.lock_wait, read_only=read_only)
+        self.next_isolation = self.next_read_only = None
         return self._transaction
 
     async def commit(self) -> tuple[int, Clock]:
@@ -84,9 +94,19 @@ class StatementSession:
 class Sessions:
     """The sessions of one process."""
 
-    def __init__(self, act: Transacting, on_doubt: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        act: Transacting,
+        on_doubt: Callable[[], None],
+        take_snapshot: Callable[[Transaction], Awaitable[None]],
+    ) -> None:
         """``on_doubt`` hears that a shard may be left with a part that nobody brings to an end."""
+        self.take_snapshot = take_snapshot
         self.limits = TransactionLimits()
+        self.has_locks = True
+        """Whether there are levels below SERIALIZABLE; else all have that."""
+        self.of_connections = Isolation.REPEATABLE_READ
+        """The level that a connection begins with."""
         self._act = act
         self._on_doubt = on_doubt
         self._known: dict[str, StatementSession] = {}
@@ -108,11 +128,18 @@ class Sessions:
     def _open(self) -> int:
         return len(self) + sum(each.transaction is not None for each in self._connected.values())
 
-    def transaction(self, *, read_only: bool = False) -> Transaction:
+    def level(self, asked: Isolation) -> Isolation:
+        """What is had of it here: at least what it promises."""
+        return asked if self.has_locks else Isolation.SERIALIZABLE
+
+    def transaction(self, isolation: Isolation, lock_wait: float, *, read_only: bool = False) -> Transaction:
         # Where two commits over several shards meet, the one that began later gives way.
         id = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
         most = self.limits.max_transaction_size
-        return Transaction(id, self._act, most, read_only=read_only, on_doubt=self._on_doubt)
+        level = self.level(isolation)
+        return Transaction(
+            id, self._act, most, read_only=read_only, isolation=level, lock_wait=lock_wait, on_doubt=self._on_doubt
+        )
 
     def alone(self, account: str) -> StatementSession:
         """A session for one request."""
@@ -123,7 +150,7 @@ class Sessions:
     def connected(self, number: int, account: str) -> StatementSession:
         """A new session of a connection, which lasts as long as that: it has no end of its own."""
         session = self._connected[number] = StatementSession(f"connection {number}", account, self)
-        session.number = number
+        session.number, session.isolation = number, self.level(self.of_connections)
         return session
 
     def disconnected(self, number: int) -> None:
@@ -154,11 +181,11 @@ class Sessions:
 
     # --- transactions by id -----------------------------------------------------------------------------------------
 
-    def open(self, account: str, *, read_only: bool = False) -> str:
+    def open(self, account: str, *, read_only: bool = False, isolation: Isolation | None = None) -> str:
         """The id of a new transaction. Raises Overloaded."""
         self.check_room()
         session = StatementSession("", account, self)
-        id = session.name = session.begin(read_only=read_only).id
+        id = session.name = session.begin(read_only=read_only, isolation=isolation).id
         self._single[id] = session
         self._watch()
         return id

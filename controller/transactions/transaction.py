@@ -18,16 +18,21 @@ agent* of J. Gray, *Notes on Data Base Operating Systems*, 1978.)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from controller.deployment import WriteResult
 from controller.hosts import LockWait, TableTarget
 from controller.statements.sharded_write import joined, write_parts
+from controller.transactions.limits import LOCK_SECONDS, Isolation
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import BadRequest, HeadraceError, Locked, NotFound, OutcomeUnknown, TransactionEnded
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
+    AwaitLocks,
     Clock,
     Commit,
     ForgetDecision,
@@ -38,6 +43,7 @@ from domains.plan.packets import (
     RollBack,
     RollBackTo,
     Savepoint,
+    StopWaiting,
     TransactionAct,
     Undo,
     Validate,
@@ -60,11 +66,15 @@ class Transaction:
         most: int,
         *,
         read_only: bool = False,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        lock_wait: float = LOCK_SECONDS,
         on_doubt: Callable[[], None] = lambda: None,
     ) -> None:
         """``most``: bytes that it may stage, and remember of its reads, in a shard. ``on_doubt`` is called where a
         shard may be left with a part that nobody has brought to an end."""
         self.id = id
+        self.isolation = isolation
+        self.lock_wait = lock_wait
         self.began = monotonic()
         self.read_only = read_only
         self.statements = 0
@@ -79,6 +89,10 @@ class Transaction:
         self._begun: set[DomainIndex] = set()
         """Where it has one."""
         self._written: set[DomainIndex] = set()
+        self._locked: set[DomainIndex] = set()
+        """Where it has read to write."""
+        self._reads = ""
+        """How the statement reads, if it reads to write."""
         self._savepoints: list[str] = []
         self._commits = self._doubted = False
         self._decider: DomainIndex | None = None
@@ -86,12 +100,17 @@ class Transaction:
 
     # --- what is asked of one shard -----------------------------------------------------------------------------
 
-    def _within(self, domain: DomainIndex, *, undoable: bool = False) -> InTransaction:
+    @property
+    def takes_locks(self) -> bool:
+        return self.isolation is not Isolation.SERIALIZABLE
+
+    def _within(self, domain: DomainIndex, *, undoable: bool = False, reads: str = "") -> InTransaction:
         """What goes with a question. Until something was answered it may not have begun there, and begins with the next
         thing that is asked."""
         self._asked.add(domain)
-        begins = domain not in self._begun
-        return InTransaction(self.id, begins, self._most, tuple(self._savepoints) if begins else (), domain, undoable)
+        begins, locks = domain not in self._begun, self.takes_locks
+        savepoints = tuple(self._savepoints) if begins else ()
+        return InTransaction(self.id, begins, self._most, savepoints, domain, undoable, locks, reads)
 
     async def _ask(
         self, act: TransactionAct, domain: DomainIndex, table: TableTarget | None = None, *, undoable: bool = False
@@ -131,11 +150,49 @@ class Transaction:
             try:
                 return await self._ask(act, domain)
             except Locked as error:
-                self._on_doubt()
+                if not isinstance(error, HeldByLocks):
+                    self._on_doubt()
                 wait = wait or LockWait()
                 await wait.again(error)
 
+    async def _in_line(
+        self, act: TransactionAct, domain: DomainIndex, table: TableTarget | None = None, *, undoable: bool = False
+    ) -> Written:
+        """Ask what may wait for a lock there, for so long. Whoever leaves does not wait any more, and hears of it where
+        it was done all the same.
+
+        :raises Locked: it was in vain; the transaction is open. :raises Conflict: it was in a deadlock, and is over."""
+        asked = asyncio.ensure_future(self._ask(act, domain, table, undoable=undoable))
+        try:
+            done, _ = await asyncio.wait([asked], timeout=self.lock_wait)
+        except asyncio.CancelledError:
+            stopping = asyncio.ensure_future(self._act(StopWaiting(), self._within(domain), None))
+            await asyncio.wait([stopping, asked])
+            if asked.exception() is not None:
+                raise
+            return asked.result()
+        if not done:
+            await self._act(StopWaiting(), self._within(domain), None)
+        return await asked
+
     # --- statements ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading_to_write(self, how: str | None) -> Iterator[None]:
+        """What is read within, is read as a write reads: ``exclusive``, or ``shared``. None: it is a plain read."""
+        before, self._reads = self._reads, how or ""
+        try:
+            yield
+        finally:
+            self._reads = before
+
+    async def take_snapshot(
+        self, bases: Sequence[DomainIndex], take: Callable[[Sequence[InTransaction]], Awaitable[None]]
+    ) -> None:
+        """Have the reads of REPEATABLE READ be of now, and not of the first one."""
+        if self.isolation is Isolation.REPEATABLE_READ:
+            await take([self._within(domain, reads="snapshot") for domain in bases])
+            self._begun.update(bases)
 
     async def read(
         self,
@@ -147,15 +204,23 @@ class Transaction:
 
         :raises Conflict, TransactionEnded: it is over. :raises Locked: others hold it for long."""
         self.statements += 1
-        before = set(self._asked)
-        try:
-            rows, clock = await evaluate([self._within(domain) for domain in bases])
-        except HeadraceError as error:
-            raise await self._met(error) from None
+        before, plain = set(self._asked), "snapshot" if self.isolation is Isolation.REPEATABLE_READ else "latest"
+        how = self._reads or plain if self.takes_locks else ""
+        while True:
+            try:
+                rows, clock = await evaluate([self._within(domain, reads=how) for domain in bases])
+                break
+            except HeldByLocks as error:
+                await self._in_line(AwaitLocks(), error.domain)
+            except HeadraceError as error:
+                raise await self._met(error) from None
         came = {bases[int(base.rpartition("@")[2]) if len(bases) > 1 else 0] for base in clock}
+        if how == "snapshot":
+            came = set(bases)
+        self._locked |= came if self._reads else set()
         self._begun |= came
         self._asked = before | came
-        if len(self._begun) > 1:
+        if len(self._begun) > 1 and not self.takes_locks:
             # Each read holds from when it was made until it is validated: all hold when the first of them is.
             await _all(self._unlocked(Validate(), domain) for domain in sorted(self._begun))
         return rows, clock
@@ -173,14 +238,16 @@ class Transaction:
             result = await self._write_parts(divided, table)
         else:
             ((shard, operation),) = divided.parts
-            result = joined([await self._ask(operation, table.domains[shard], table)])
+            ask = self._in_line if self.takes_locks else self._ask
+            result = joined([await ask(operation, table.domains[shard], table)])
         return WriteResult(result.rows_affected, {}, result.first_id, returned=result.returned, matched=result.matched)
 
     async def _write_parts(self, divided: Split, table: TableTarget) -> WriteResult:
         done: list[DomainIndex] = []
+        ask = self._in_line if self.takes_locks else self._ask
 
         async def write(shard: int, part: Operation) -> Written:
-            written = await self._ask(part, table.domains[shard], table, undoable=True)
+            written = await ask(part, table.domains[shard], table, undoable=True)
             done.append(table.domains[shard])
             return written
 
@@ -190,6 +257,18 @@ class Transaction:
             if not self.is_over:
                 await self._each(Undo(), done)
             raise
+
+    async def write_alone(self, shard: int, operation: Operation, table: TableTarget) -> Written:
+        """All of the transaction is this write, of one shard."""
+        domain = table.domains[shard]
+        self._written.add(domain)
+        try:
+            written = await self._in_line(operation, domain, table)
+            _, clock = await self._commit_alone(domain)
+        except BaseException:
+            _beside(self.roll_back())
+            raise
+        return replace(written, clock=clock)
 
     async def savepoint(self, name: str) -> None:
         self._forget_savepoint(name)
@@ -227,10 +306,11 @@ class Transaction:
 
         :raises Conflict: others have changed what it has read; nothing of it was done. :raises TransactionEnded.
         :raises OutcomeUnknown: a shard is away. Asked for again, it goes on."""
-        match sorted(self._asked):
-            case []:
+        parts = (self._written | self._locked) & self._begun if self.takes_locks else self._asked
+        match sorted(parts):
+            case [] if not self._asked:
                 return 0, {}
-            case [domain]:
+            case [domain] if self._written or not self.takes_locks:
                 return await asyncio.shield(self._commit_alone(domain))
             case domains if not self._written & self._begun:
                 await self._end_all()  # All that it has read was of one moment.
@@ -252,7 +332,13 @@ class Transaction:
                     hint="look before it is done again",
                 ) from error
             raise
+        await self._end_rest({domain})
         return written.rows_affected, written.clock
+
+    async def _end_rest(self, parts: Collection[DomainIndex]) -> None:
+        """It is committed; elsewhere it had a snapshot and nothing else."""
+        if rest := self._asked.difference(parts):
+            await asyncio.gather(*map(self._end, rest), return_exceptions=True)
 
     async def _commit_in(self, domains: Sequence[DomainIndex]) -> tuple[int, Clock]:
         decider = min(self._written & self._begun)  # One that surely has a part: it must not begin with the commit.
@@ -276,9 +362,8 @@ class Transaction:
                 hint="that shard has its part, and goes on with it",
             ) from error
         self.is_over = True
-        task = asyncio.create_task(self._forget(decider))
-        _FORGETTING.add(task)
-        task.add_done_callback(_FORGETTING.discard)
+        await self._end_rest(domains)
+        _beside(self._forget(decider))
         result = joined(written)
         return result.rows_affected, result.clock
 
@@ -313,7 +398,14 @@ class Transaction:
             self._on_doubt()
 
 
-_FORGETTING: set[asyncio.Task[None]] = set()
+_BESIDE: set[asyncio.Task[None]] = set()
+
+
+def _beside(work: Coroutine[Any, Any, None]) -> None:
+    """Nobody waits for it."""
+    task = asyncio.create_task(work)
+    _BESIDE.add(task)
+    task.add_done_callback(_BESIDE.discard)
 
 
 async def _all(asked: Iterable[Coroutine[Any, Any, Written]]) -> list[Written]:

@@ -133,10 +133,20 @@ class Domain:
         step = Step(self.index)
         try:
             self._take_step(packet, step)
-            return self.close(step)
+            effects = self.close(step)
+            return [*effects, *self._let_go_on()] if self.transactions.locks.waiting else effects
         except HeadraceError as error:
             self.broken = error
             raise
+
+    def _let_go_on(self) -> list[Effect]:
+        """The steps of writes that wait for locks no more: these are free, or it was in vain."""
+        effects = list[Effect]()
+        for waiting in self.transactions.locks.go_on():
+            step = Step(self.index)
+            step.replies.append(waiting) if isinstance(waiting, Reply) else self._write(waiting, step)
+            effects += self.close(step)
+        return effects
 
     def _take_step(self, packet: Packet, step: Step) -> None:
         match packet:
@@ -198,7 +208,7 @@ class Domain:
                 repeated = within is not None and is_repeated(known.stored, within)
                 if repeated:
                     done = NOTHING
-                elif self.transactions.prepared:
+                elif self.transactions.locks.holders:
                     done = self.transactions.write_beside(operation)
                 elif known.is_related or (isinstance(operation, Amend) and operation.also):
                     done = change_related(self.written, operation)
@@ -226,6 +236,8 @@ class Domain:
                 self.store.commit(())
         except Exception as raised:
             self.store.rollback()
+            if self.transactions.waits(packet, raised):
+                return
             error = refusal(raised)
             self.transactions.failed(operation, within, error)
             failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)

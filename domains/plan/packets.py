@@ -187,6 +187,17 @@ class Undo:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitLocks:
+    """Take the locks that a read ``FOR UPDATE``, or ``FOR SHARE``, has wanted in vain. It is answered when they are
+    taken, and the read can be done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopWaiting:
+    """The statement that waits for a lock here is refused; the transaction stays open."""
+
+
+@dataclass(frozen=True, slots=True)
 class Validate:
     """Whether all that was read here holds still: of a transaction that only reads, in several shards."""
 
@@ -221,11 +232,22 @@ def is_repeatable(act: TransactionAct) -> bool:
     """Whether it may be asked for again by whoever has not heard what became of it: all that it has done is stored."""
     if isinstance(act, Commit):
         return act.decided or bool(act.others)
-    return isinstance(act, (Validate, Prepare, RollBack, ForgetDecision))
+    return isinstance(act, (AwaitLocks, StopWaiting, Validate, Prepare, RollBack, ForgetDecision))
 
 
 TransactionAct = (
-    Operation | Savepoint | RollBackTo | Release | Undo | Validate | Prepare | Commit | RollBack | ForgetDecision
+    Operation
+    | Savepoint
+    | RollBackTo
+    | Release
+    | Undo
+    | AwaitLocks
+    | StopWaiting
+    | Validate
+    | Prepare
+    | Commit
+    | RollBack
+    | ForgetDecision
 )
 
 
@@ -266,6 +288,10 @@ class InTransaction:
     """Of the shard that is asked."""
     undoable: bool = False
     """Whether an operation may have to be undone, since others do parts of the same statement."""
+    locks: bool = False
+    """Whether what it writes, and what it looks up to write, is held against others, who wait; and not its reads."""
+    reads: str = ""
+    """How such a transaction reads: ``snapshot`` or ``latest``; or, as a write does, ``exclusive`` or ``shared``."""
 
 
 Within = Once | InTransaction | None

@@ -17,6 +17,7 @@ from migrations.parse.namespaces import bare_names, names_behind, names_in_place
 from migrations.parse.policies import PolicyText, policy_statement, refuse_claims
 from migrations.parse.respelling import (
     SPELLED,
+    lock_of,
     with_executed_comments,
     with_interval_calls,
     with_plain_values,
@@ -48,6 +49,7 @@ __all__ = [
     "deed",
     "exp",
     "faithful",
+    "lock_of",
     "nodes",
     "parse",
     "parse_select",

@@ -166,8 +166,23 @@ def _made_up(place: Token, words: str) -> list[Token]:
 
 
 def without_locks(tree: exp.Expr, sql: str) -> None:
-    """FOR UPDATE and FOR SHARE of a SELECT: whatever a transaction reads is held against what others change."""
+    """FOR UPDATE and FOR SHARE of a SELECT are no part of what it answers: ``lock_of`` tells of them."""
     words = sql.upper()
     if isinstance(tree, exp.Query) and ("UPDATE" in words or "SHARE" in words):
+        found = [lock for select in tree.find_all(exp.Select) for lock in select.args.get("locks") or ()]
         for select in tree.find_all(exp.Select):
             select.set("locks", None)
+        if found:
+            waits = {lock.args.get("wait") for lock in found}
+            how = "exclusive" if any(lock.args.get("update") for lock in found) else "shared"
+            tree.meta[_LOCK] = how, True in waits, False in waits
+
+
+_LOCK = "headrace_lock"
+
+
+def lock_of(tree: exp.Expr) -> tuple[str, bool, bool] | None:
+    """How a SELECT is to be read: ``exclusive`` (FOR UPDATE) or ``shared`` (FOR SHARE), whether NOWAIT, and whether
+    SKIP LOCKED; None: plainly."""
+    found: tuple[str, bool, bool] | None = tree.meta.get(_LOCK)
+    return found

@@ -2,10 +2,10 @@
 
 ::
 
-    BEGIN [WORK]                             START TRANSACTION [READ WRITE | READ ONLY]
+    BEGIN [WORK]                             START TRANSACTION [READ WRITE | READ ONLY | WITH CONSISTENT SNAPSHOT, …]
     COMMIT [WORK]                            ROLLBACK [WORK]
     SAVEPOINT name                           ROLLBACK [WORK] TO [SAVEPOINT] name          RELEASE SAVEPOINT name
-    SET [SESSION] autocommit = {0 | 1}       SET [SESSION] TRANSACTION ISOLATION LEVEL SERIALIZABLE
+    SET [SESSION] autocommit = {0 | 1}       SET [SESSION | GLOBAL] TRANSACTION [ISOLATION LEVEL level] [, READ ONLY]
     SHOW TRANSACTIONS
 """
 
@@ -38,11 +38,23 @@ class TransactionStatement:
     name: str = ""
     """Of a savepoint."""
     on: bool = False
-    """READ ONLY; of ``SET autocommit``, its value."""
+    """Of ``SET autocommit``, its value."""
+    read_only: bool | None = None
+    """READ ONLY, or READ WRITE."""
+    snapshot: bool = False
+    """WITH CONSISTENT SNAPSHOT."""
+    level: str = ""
+    """READ COMMITTED, …"""
+    scope: str = ""
+    """SESSION, or GLOBAL; else it is of the next transaction alone."""
 
 
+_STARTS = r"(?:READ WRITE|READ ONLY|WITH CONSISTENT SNAPSHOT)"
+_LEVELS = r"(?:SERIALIZABLE|REPEATABLE READ|READ COMMITTED|READ UNCOMMITTED)"
+_SETS = rf"(?:ISOLATION LEVEL {_LEVELS}|READ WRITE|READ ONLY)"
+_LEVEL = re.compile(rf"ISOLATION LEVEL ({_LEVELS})", re.IGNORECASE)
 _FORMS: tuple[tuple[TransactionDeed, str], ...] = (
-    (TransactionDeed.BEGIN, r"BEGIN(?: WORK)?|START TRANSACTION(?: READ WRITE| (?P<on>READ ONLY))?"),
+    (TransactionDeed.BEGIN, rf"BEGIN(?: WORK)?|START TRANSACTION(?P<more>(?: {_STARTS})?(?:, ?{_STARTS})*)"),
     (TransactionDeed.COMMIT, r"COMMIT(?: WORK)?"),
     (TransactionDeed.ROLLBACK, r"ROLLBACK(?: WORK)?"),
     (TransactionDeed.SAVEPOINT, r"SAVEPOINT (?P<name>\S+)"),
@@ -52,11 +64,9 @@ _FORMS: tuple[tuple[TransactionDeed, str], ...] = (
         TransactionDeed.AUTOCOMMIT,
         r"SET (?:SESSION |LOCAL |@@(?:SESSION\.|LOCAL\.)?)?AUTOCOMMIT ?:?= ?(?:0|OFF|FALSE|(?P<on>1|ON|TRUE))",
     ),
-    # Who asks for less has what it asks for: transactions are serializable, whatever is said.
     (
         TransactionDeed.ISOLATION,
-        r"SET (?:SESSION |LOCAL )?TRANSACTION ISOLATION LEVEL "
-        r"(?:SERIALIZABLE|REPEATABLE READ|READ COMMITTED|READ UNCOMMITTED)",
+        rf"SET (?:(?P<scope>SESSION|LOCAL|GLOBAL) )?TRANSACTION (?P<more>{_SETS}(?: ?, ?{_SETS})?)",
     ),
     (TransactionDeed.SHOW, r"SHOW TRANSACTIONS"),
 )
@@ -66,16 +76,11 @@ LONGEST = 16
 """Tokens of such a statement, at most."""
 
 _REFUSED: tuple[tuple[str, str, str], ...] = (
-    (
-        r"START TRANSACTION .*CONSISTENT SNAPSHOT",
-        "WITH CONSISTENT SNAPSHOT",
-        "all reads of a transaction are of one position",
-    ),
     (r"(?:COMMIT|ROLLBACK)(?: WORK)? (?:AND|NO|RELEASE)\b", "CHAIN and RELEASE", "COMMIT, and then BEGIN"),
     (
         r"SET .*\bTRANSACTION ISOLATION LEVEL",
-        "another isolation level than SERIALIZABLE",
-        "transactions of all sessions are serializable: leave it out",
+        "another isolation level than MySQL's four",
+        "SERIALIZABLE, REPEATABLE READ, READ COMMITTED and READ UNCOMMITTED are there",
     ),
 )
 _OTHERS = tuple((re.compile(form, re.IGNORECASE), what, hint) for form, what, hint in _REFUSED)
@@ -96,7 +101,16 @@ def transaction_statement(sql: str, tokens: Sequence[Token]) -> TransactionState
         found = form.fullmatch(text)
         if found is not None:
             given = found.groupdict()
-            return TransactionStatement(deed, (given.get("name") or "").strip("`"), given.get("on") is not None)
+            more, level = (given.get("more") or "").upper(), _LEVEL.search(text)
+            return TransactionStatement(
+                deed,
+                (given.get("name") or "").strip("`"),
+                given.get("on") is not None,
+                "READ ONLY" in more if re.search("READ (?:ONLY|WRITE)", more) else None,
+                "SNAPSHOT" in more,
+                level[1].upper() if level is not None else "",
+                (given.get("scope") or "").upper().replace("LOCAL", "SESSION"),
+            )
     for form, what, hint in _OTHERS:
         if form.match(text) is not None:
             raise Unsupported(what, hint=hint)

@@ -148,7 +148,7 @@ class FakeDeployment:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
-        self.sessions = Sessions(_no_transactions, lambda: None)
+        self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions)
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +24,12 @@ from headrace_client.errors import (
     ConnectionFailed,
     ConstraintViolation,
     HeadraceError,
+    Locked,
     TransactionEnded,
     Unavailable,
 )
 
+from tests.histories.checker import Report, check
 from tests.histories.control import CLIENTS, recorded
 from tests.histories.events import Event
 from tests.histories.mariadb import BY, IN_ORDER, READ, WRITES, Kept
@@ -50,11 +53,41 @@ KILL_SECONDS = 4.0
 """Between two kills, on the average."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What its clients ask for."""
+
+    isolation: str
+    locking: bool = False
+    """Whether all of a transaction's reads are FOR SHARE."""
+
+    def judged(self, events: list[Event], kept: Kept) -> list[Report]:
+        """By what the level promises: of plain reads below SERIALIZABLE, that none is of what is not committed; and at
+        REPEATABLE READ, that those of transactions which only read are of one moment. Beside an own write, which is of
+        now, a plain read is not: so an own row may stand behind rows that are not shown."""
+        if self.locking or self.isolation == "serializable":
+            return [check(events, "strict-serializable")]
+        if self.isolation == "read-committed":
+            return [check(events, "read-committed")]
+        whole = [] if kept == "rows" else [check(events, "read-committed")]
+        return [*whole, check(list(map(_without_mixed_reads, events)), "strict-serializable")]
+
+
+SERIALIZABLE = Asked("serializable")
+
+
+def _without_mixed_reads(event: Event) -> Event:
+    """A transaction that writes, without its reads."""
+    value = event.get("value") or []
+    writes = [each for each in value if each[0] != "r"]
+    return {**event, "value": writes or value}
+
+
 class Served:
     """A server of one data directory."""
 
-    def __init__(self, data: Path, kept: Kept, keys_of_block: int, shards: int = 1) -> None:
-        self.shards = shards
+    def __init__(self, data: Path, kept: Kept, keys_of_block: int, shards: int = 1, how: Asked = SERIALIZABLE) -> None:
+        self.shards, self.how = shards, how
         self.kept, self.keys_of_block = kept, keys_of_block
         self.lists = kept != "registers"
         with socket.socket() as free:
@@ -118,12 +151,15 @@ class ServedSession:
         self._reads = 0
 
     async def begin(self) -> None:
-        transaction = self._db.transaction()
+        transaction = self._db.transaction(isolation=self.system.how.isolation)
         self._transaction = await again(transaction.__aenter__)
 
     async def _done(self, statement: Awaitable[Answer]) -> Answer:
         try:
             return await statement
+        except Locked as error:
+            await self.rollback()
+            raise Aborted from error
         except (Conflict, TransactionEnded, ConnectionFailed, Unavailable) as error:
             raise Aborted from error  # Nothing of it is stored before its commit.
         except ConstraintViolation as error:
@@ -133,12 +169,13 @@ class ServedSession:
     async def read(self, keys: Sequence[int], how: How) -> dict[int, Any]:
         kept, block = self.system.kept, keys[0] // self.system.keys_of_block
         self._reads += 1
-        if how == "key" and self._reads % 2:
+        if how == "key" and self._reads % 2 and not self.system.how.locking:
             found = await self._done(self._transaction.view(f"{kept}_by_key").lookup(k=keys[0]))
             rows = [(row["k"], row["v"]) for row in found]
         else:
             text = READ[kept] + BY[how].format(first=keys[0], last=keys[-1], block=block)
-            rows = (await self._done(self._transaction.execute(text + IN_ORDER if kept == "rows" else text))).rows
+            text += (IN_ORDER if kept == "rows" else "") + (" FOR SHARE" if self.system.how.locking else "")
+            rows = (await self._done(self._transaction.execute(text))).rows
         if kept == "texts":
             return {key: list(map(int, value.split(","))) for key, value in rows}
         if kept == "registers":
@@ -181,7 +218,14 @@ class ServedSession:
 
 
 def run_on_headrace(
-    folder: Path, kept: Kept, workload: Workload, *, seconds: float = inf, kills: bool = False, shards: int = 1
+    folder: Path,
+    kept: Kept,
+    workload: Workload,
+    *,
+    seconds: float = inf,
+    kills: bool = False,
+    shards: int = 1,
+    how: Asked = SERIALIZABLE,
 ) -> tuple[list[Event], int]:
     """The history of a run of so many seconds from when the server is there, and how often it was killed in it."""
 
@@ -192,7 +236,7 @@ def run_on_headrace(
             await system.kill()
 
     async def run() -> tuple[list[Event], int]:
-        system = Served(folder / "data", kept, workload.keys, shards)
+        system = Served(folder / "data", kept, workload.keys, shards, how)
         await system.create()
         until = time.monotonic() + seconds
         workload.go_on = lambda: time.monotonic() < until

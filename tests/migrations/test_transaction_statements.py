@@ -12,8 +12,12 @@ KNOWN = {
     "BEGIN": TransactionStatement(TransactionDeed.BEGIN),
     "begin work": TransactionStatement(TransactionDeed.BEGIN),
     "START TRANSACTION": TransactionStatement(TransactionDeed.BEGIN),
-    "START TRANSACTION READ WRITE": TransactionStatement(TransactionDeed.BEGIN),
-    "start  transaction\nread only": TransactionStatement(TransactionDeed.BEGIN, on=True),
+    "START TRANSACTION READ WRITE": TransactionStatement(TransactionDeed.BEGIN, read_only=False),
+    "start  transaction\nread only": TransactionStatement(TransactionDeed.BEGIN, read_only=True),
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT": TransactionStatement(TransactionDeed.BEGIN, snapshot=True),
+    "START TRANSACTION READ ONLY, with consistent snapshot": TransactionStatement(
+        TransactionDeed.BEGIN, read_only=True, snapshot=True
+    ),
     "COMMIT": TransactionStatement(TransactionDeed.COMMIT),
     "COMMIT WORK": TransactionStatement(TransactionDeed.COMMIT),
     "ROLLBACK": TransactionStatement(TransactionDeed.ROLLBACK),
@@ -25,9 +29,21 @@ KNOWN = {
     "SET SESSION autocommit=ON": TransactionStatement(TransactionDeed.AUTOCOMMIT, on=True),
     "SET @@autocommit = 1": TransactionStatement(TransactionDeed.AUTOCOMMIT, on=True),
     "SET @@session.autocommit := OFF": TransactionStatement(TransactionDeed.AUTOCOMMIT),
-    "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE": TransactionStatement(TransactionDeed.ISOLATION),
-    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED": TransactionStatement(TransactionDeed.ISOLATION),
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ": TransactionStatement(TransactionDeed.ISOLATION),
+    "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE": TransactionStatement(
+        TransactionDeed.ISOLATION, level="SERIALIZABLE"
+    ),
+    "SET TRANSACTION isolation level read committed, READ ONLY": TransactionStatement(
+        TransactionDeed.ISOLATION, level="READ COMMITTED", read_only=True
+    ),
+    "SET LOCAL TRANSACTION ISOLATION LEVEL REPEATABLE READ": TransactionStatement(
+        TransactionDeed.ISOLATION, level="REPEATABLE READ", scope="SESSION"
+    ),
+    "SET SESSION TRANSACTION READ WRITE": TransactionStatement(
+        TransactionDeed.ISOLATION, read_only=False, scope="SESSION"
+    ),
+    "SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED": TransactionStatement(
+        TransactionDeed.ISOLATION, level="READ UNCOMMITTED", scope="GLOBAL"
+    ),
     "SHOW TRANSACTIONS": TransactionStatement(TransactionDeed.SHOW),
 }
 
@@ -41,10 +57,9 @@ def test_a_statement_is_read(sql: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
         "COMMIT AND CHAIN",
         "ROLLBACK RELEASE",
-        "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET TRANSACTION ISOLATION LEVEL CHAOS",
     ],
 )
 def test_what_mysql_has_besides_is_refused_by_name(sql: str) -> None:

@@ -70,9 +70,11 @@ def answered_here(
     entered: list[tuple[Transactions, InTransaction]] = []
     try:
         if within:
-            entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in within[: len(shards)]]
-            staged = [transactions.entered(each).tables for transactions, each in entered]
-            tables = ShardedTables(staged, question.plan.tables)
+            # Of a snapshot all shards have to know: they take it between the same two steps.
+            asked = within if within[0].reads == "snapshot" else within[: len(shards)]
+            entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in asked]
+            staged = [transactions.reading(each, decided(hosted)) for transactions, each in entered]
+            tables = ShardedTables(staged[: len(shards)], question.plan.tables)
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
         for transactions, each in entered:
             transactions.check_read(each)
@@ -101,10 +103,22 @@ def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within
         views.append(store.view([schema.name for schema in tables]))
     changes: dict[str, list[Delta]] = {}
     for asking, tables in zip(within, shards, strict=False):
-        staged = hosted.hosts[asking.domain].domain.transactions.entered(asking).tables
+        transactions = hosted.hosts[asking.domain].domain.transactions
+        staged = transactions.reading(asking, decided(hosted))
         for schema in tables:
             changes.setdefault(schema.name, []).extend(staged.staged(schema.name).read_whole())
+        transactions.check_read(asking)
     return EvaluationCut(views, _clock(hosted, bases, shards), changes=changes)
+
+
+def begin_snapshot(hosted: DomainHost, within: Asking) -> None:
+    for each in within:
+        hosted.hosts[each.domain].domain.transactions.reading(each, decided(hosted))
+
+
+def decided(hosted: DomainHost) -> frozenset[str]:
+    """The transactions that shards which are here have committed, and that others may have yet to commit."""
+    return frozenset().union(*(host.domain.transactions.decided for host in hosted.hosts.values()))
 
 
 def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:

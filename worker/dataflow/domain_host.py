@@ -163,10 +163,10 @@ class DomainHost:
         assert index not in self.hosts, f"domain {index} is hosted already"
         domain = Domain(index, store, incarnation=incarnation, shard=shard, shards=shards)
         for schema in store.tables():
-            if schema.filling:
-                continue
-            domain.clocks.write(domain.base_name(schema), store.position(schema.name))
+            if not schema.filling:
+                domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
+        domain.transactions.locks.waits_for = lambda id: HostedDomain.waited_for(self.hosts, id)
         self._moved.add(index)
         self.opened(store)
 

@@ -118,6 +118,11 @@ class HostedDomain:
             return None
         return together([self.versions[each] for each in tables])
 
+    @staticmethod
+    def waited_for(hosts: Mapping[DomainIndex, HostedDomain], id: str) -> frozenset[str]:
+        """For whose locks a transaction waits, in all of these."""
+        return frozenset().union(*(each.domain.transactions.locks.waited_for(id) for each in hosts.values()))
+
     def check_rows(self, operation: TransactionAct) -> None:
         """Rows that come over the wire are what coercion makes of values of their columns: a date is a day, a document
         is one. :raises BadRequest: some are not, and would break an operator in the middle of a step."""

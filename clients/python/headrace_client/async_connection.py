@@ -120,10 +120,10 @@ class AsyncConnection:
         call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
         return await self.send(call, token)
 
-    def transaction(self, *, read_only: bool = False) -> AsyncTransactionConnection:
+    def transaction(self, *, read_only: bool = False, isolation: str | None = None) -> AsyncTransactionConnection:
         """A transaction: ``async with db.transaction() as t``. It is committed at the end of the block, and rolled
         back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
-        return AsyncTransactionConnection(self, read_only=read_only)
+        return AsyncTransactionConnection(self, read_only=read_only, isolation=isolation)
 
     async def run(self, work: Callable[[AsyncTransactionConnection], Awaitable[Done]], *, attempts: int = 10) -> Done:
         """What ``work`` answers in a transaction, which is done again from its beginning where it meets a conflict."""
@@ -218,16 +218,16 @@ class AsyncConnection:
 class AsyncTransactionConnection(AsyncConnection):
     """A connection whose calls are all in one transaction, from the beginning of its ``with`` block to its end."""
 
-    def __init__(self, connection: AsyncConnection, *, read_only: bool) -> None:
+    def __init__(self, connection: AsyncConnection, *, read_only: bool, isolation: str | None) -> None:
         self._connection = connection
         self._http, self._shares = connection._http, True
         self._session = connection._session
-        self._read_only = read_only
+        self._read_only, self._isolation = read_only, isolation
         self.id = ""
         """The server's name for it, once it is begun."""
 
     async def __aenter__(self) -> Self:
-        self.id = await self._connection.send(calls.begin(read_only=self._read_only))
+        self.id = await self._connection.send(calls.begin(read_only=self._read_only, isolation=self._isolation))
         self._session = self._connection._session.inside(self.id)
         return self
 

@@ -58,8 +58,8 @@ def execute(
     return Call("POST", "/v1/sql", lambda answer: _results(answer, raw), body, consistent=True)
 
 
-def begin(*, read_only: bool) -> Call[str]:
-    body = to_json({"read_only": read_only})
+def begin(*, read_only: bool, isolation: str | None) -> Call[str]:
+    body = to_json({"read_only": read_only, **({} if isolation is None else {"isolation": isolation})})
     return Call("POST", "/v1/transactions", lambda answer: str(answer["id"]), body)
 
 

@@ -108,10 +108,10 @@ class Connection:
         call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
         return self.send(call, token)
 
-    def transaction(self, *, read_only: bool = False) -> TransactionConnection:
+    def transaction(self, *, read_only: bool = False, isolation: str | None = None) -> TransactionConnection:
         """A transaction: ``with db.transaction() as t``. It is committed at the end of the block, and rolled
         back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
-        return TransactionConnection(self, read_only=read_only)
+        return TransactionConnection(self, read_only=read_only, isolation=isolation)
 
     def run(self, work: Callable[[TransactionConnection], Done], *, attempts: int = 10) -> Done:
         """What ``work`` answers in a transaction, which is done again from its beginning where it meets a conflict."""
@@ -208,16 +208,16 @@ class Connection:
 class TransactionConnection(Connection):
     """A connection whose calls are all in one transaction, from the beginning of its ``with`` block to its end."""
 
-    def __init__(self, connection: Connection, *, read_only: bool) -> None:
+    def __init__(self, connection: Connection, *, read_only: bool, isolation: str | None) -> None:
         self._connection = connection
         self._http, self._shares = connection._http, True
         self._session = connection._session
-        self._read_only = read_only
+        self._read_only, self._isolation = read_only, isolation
         self.id = ""
         """The server's name for it, once it is begun."""
 
     def __enter__(self) -> Self:
-        self.id = self._connection.send(calls.begin(read_only=self._read_only))
+        self.id = self._connection.send(calls.begin(read_only=self._read_only, isolation=self._isolation))
         self._session = self._connection._session.inside(self.id)
         return self
 

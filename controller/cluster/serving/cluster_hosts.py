@@ -330,6 +330,9 @@ class ClusterHosts:
         self.acknowledged.note(answer)
         return answer
 
+    async def take_snapshot(self, within: Asking) -> None:
+        raise AssertionError("all transactions of a cluster are serializable")
+
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         request = TransactionsRequest(domain)
         answer: KnownTransactions = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)

@@ -100,6 +100,7 @@ class ClusterDeployment(Serving):
         budget: Budget = BUDGET,
     ) -> None:
         super().__init__(hosts, read_timeout, ad_hoc, budget)
+        self.sessions.has_locks = False
         self.directory = directory
         self._connections = connections
         self._hosts = hosts

@@ -31,6 +31,25 @@ theirs; asked about a transaction that it has not committed it rolls that back, 
 (presumed abort: C. Mohan, B. Lindsay and R. Obermarck, *Transaction Management in the R* Distributed Database
 Management System*, 1986).
 
+**With locks** (``locks``: READ COMMITTED and REPEATABLE READ) what a transaction looks up *to write* is a lock, from
+when it was looked up until its end; what it only reads is not remembered at all::
+
+    statement ──► looked up apart ──► met nobody: the look-ups are its own now, the changes are staged
+                        └──► met somebody: forgotten, and it waits. When who holds it ends, it is worked out
+                             again, on what is stored then: so a write is always of the latest commit
+
+*Nobody changes, or looks up to write, what another has locked or staged*: statements of such transactions wait in the
+order in which they came, plain writes as well (as a transaction of one statement), a COMMIT of one without locks
+waits, or is in conflict. That is checked in the step in which a statement is worked out, and there are no steps
+between that and the staging. So no commit ever meets a lock; would one, the transaction that holds it is in conflict
+as any other: **the invariant above holds of all that it has looked up to write, and does not rest on locks**. Where all
+in a ring wait for one another, over all shards of the process, the youngest that waits in the shard where the ring
+closes ends.
+
+Its plain reads are of a snapshot: the stored rows, and back from them what others have committed since (``Snapshot``),
+of all shards between the same two steps; what a shard has only prepared, and its decider committed, counts as done. A
+row that it has written itself is as it wrote it.
+
 Nothing else is stored before the commit, so a crash forgets open transactions. The first to commit wins; whoever is in
 conflict begins again, since only the application knows what it would do with other rows. (H. Kung and J. Robinson, *On
 Optimistic Methods for Concurrency Control*, 1981, with validation forward: by T. Härder, 1984.)

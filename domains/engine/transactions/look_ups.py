@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from domains.language.description import literal
 from domains.language.encoding import row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
-from domains.plan.deltas import key_function
+from domains.plan.deltas import Entry, key_function
 from domains.plan.graph import Columns
 
 MOST_WALKS = 16
@@ -16,6 +17,27 @@ MOST_WALKS = 16
 read the table whole."""
 LOOK_UP_BYTES = 300
 """What one that is remembered takes, about: a key, its place in a dict and in a set."""
+
+
+LookUp = tuple[Columns, Row | None]
+"""By a key; without one, of a range of the columns' order; without columns, of a table whole."""
+WHOLE: LookUp = ((), None)
+
+
+class Touched(NamedTuple):
+    """A look-up that finds a row, or found it."""
+
+    look_up: LookUp
+    row: Row | None = None
+
+
+class ChangedRows(Protocol):
+    """The rows that a transaction has changed; ``StagedTable`` is that."""
+
+    deltas: Entry
+
+    def own(self, columns: Columns) -> Mapping[Row, Entry]:
+        """The same by their keys."""
 
 
 @dataclass(slots=True)
@@ -68,30 +90,65 @@ class TableLookUps:
         walked = sum(each.transaction == transaction for some in self._walked.values() for each in some)
         return len(self._of.get(transaction, ())) + walked
 
+    def of(self, transaction: str) -> set[LookUp]:
+        """Those by keys, and of the table whole."""
+        found: set[LookUp] = set(self._of.get(transaction, ()))
+        return found | {WHOLE} if transaction in self._whole else found
+
     def have(self, transaction: str) -> bool:
         return transaction in self._whole or self.count(transaction) > 0
 
     def met(self, deltas: Sequence[Delta]) -> dict[str, str]:
         """The transactions that have looked up one of these rows, as it was or as it is to be, each with what that
         was."""
-        title = self._schema.title
-        found = dict.fromkeys(self._whole, f'a row of table "{title}", which it has read whole')
+        return {id: self.said(touched) for id, touched in self.touched(deltas).items()}
+
+    def touched(self, deltas: Sequence[Delta]) -> dict[str, Touched]:
+        """The same, each with its look-up."""
+        found = dict.fromkeys(self._whole, Touched(WHOLE))
         for columns, known in self._keys.items():
             key_of = key_function(columns, self._collations)
             for row, _ in deltas:
-                for each in known.get(key_of(row), ()):
-                    found.setdefault(each, self._said(columns, row))
+                key = key_of(row)
+                for each in known.get(key, ()):
+                    found.setdefault(each, Touched((columns, key), row))
         for order, walked in self._walked.items():
             place_of = self._place_of(order)
             for row, _ in deltas:
                 place = place_of(row)
                 for one in walked:
                     if one.has(place):
-                        names = self._names(order)
-                        found.setdefault(
-                            one.transaction, f'a row of table "{title}" in a range of ({names}) that it has read'
-                        )
+                        found.setdefault(one.transaction, Touched((order, None)))
         return found
+
+    # --- as locks -------------------------------------------------------------------------------------------------
+
+    def meets(self, transaction: str, changed: ChangedRows) -> Touched | None:
+        """The first of its look-ups that finds one of the rows which another has changed."""
+        if not changed.deltas:
+            return None
+        if transaction in self._whole:
+            return Touched(WHOLE)
+        for columns, key in self._of.get(transaction, ()):
+            for row in changed.own(columns).get(key, ()):
+                return Touched((columns, key), row)
+        for order, walked in self._walked.items():
+            own = [each for each in walked if each.transaction == transaction]
+            place_of = self._place_of(order)
+            if own and any(each.has(place) for place in map(place_of, changed.deltas) for each in own):
+                return Touched((order, None))
+        return None
+
+    def take(self, other: TableLookUps, transaction: str) -> None:
+        """Have the look-ups that another has of a transaction."""
+        if transaction in other._whole:
+            self.all(transaction)
+        for columns, key in other._of.get(transaction, ()):
+            self.keys(columns, (key,), transaction)
+        for order, walked in other._walked.items():
+            for each in walked:
+                again = self.walk(order, each.start, transaction)
+                again.start, again.end = each.start, each.end
 
     def forget(self, transaction: str) -> None:
         self._whole.discard(transaction)
@@ -106,9 +163,13 @@ class TableLookUps:
     def _place_of(self, order: Columns) -> Callable[[Row], bytes]:
         return row_encoder(order, [self._schema.columns[at].type for at in order])
 
-    def _said(self, columns: Columns, row: Row) -> str:
-        values = ", ".join(f"{self._schema.columns[at].name} = {literal(row[at])}" for at in columns)
-        return f'the row of table "{self._schema.title}" with {values}, which it has read'
-
-    def _names(self, columns: Columns) -> str:
-        return ", ".join(self._schema.columns[at].name for at in columns)
+    def said(self, touched: Touched) -> str:
+        (columns, key), row = touched
+        if not columns:
+            return f'a row of table "{self._schema.title}", which it has read whole'
+        names = [self._schema.columns[at].name for at in columns]
+        if key is None:
+            return f'a row of table "{self._schema.title}" in a range of ({", ".join(names)}) that it has read'
+        values = key if row is None else [row[at] for at in columns]
+        told = ", ".join(f"{name} = {literal(value)}" for name, value in zip(names, values, strict=True))
+        return f'the row of table "{self._schema.title}" with {told}, which it has read'

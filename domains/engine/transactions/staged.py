@@ -45,6 +45,10 @@ class StagedTable:
         self.deltas = deltas
         self._by.clear()
 
+    def see(self, other: StagedTable) -> None:
+        """Have the changes of another, which go on."""
+        self.deltas, self._by = other.deltas, other._by
+
     def read_whole(self) -> list[Delta]:
         """Whoever reads the stored rows elsewhere may read all of them; these are its own changes of them."""
         self._looked_up.all(self._transaction)
@@ -63,18 +67,19 @@ class StagedTable:
         found = self.stored.find_many(columns, keys) if columns else [self.stored.find((), ()) for _ in keys]
         if not self.deltas:
             return found
-        own = self._own(columns)
+        own = self.own(columns)
         return [self._with(rows, own.get(key)) for rows, key in zip(found, keys, strict=True)]
 
     def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
         """An estimate, by which the way of a look-up is chosen: nothing remembers that it was asked."""
         counts = self.stored.count_many(columns, keys, most)
-        own = self._own(columns) if self.deltas else {}
+        own = self.own(columns) if self.deltas else {}
         return [
             min(most, count + at_most(own.get(key, {}).items(), most)) for count, key in zip(counts, keys, strict=True)
         ]
 
-    def _own(self, columns: Columns) -> Mapping[Row, Entry]:
+    def own(self, columns: Columns) -> Mapping[Row, Entry]:
+        """The changes by keys of these columns."""
         if not columns:
             return {(): self.deltas}
         own = self._by.get(columns)
@@ -195,8 +200,12 @@ class StagedTables(WrittenTables):
             looked_up = self._look_ups[name] = TableLookUps(known.schema)
         own = self[name] = copy(known)
         # Of a table that is written to, operations need look-ups, and values that are given out.
-        own.stored = cast(TableStore, StagedTable(known.stored, looked_up, self._transaction))
+        own.stored = cast(TableStore, self.seen(known.stored, looked_up))
         return own
+
+    def seen(self, stored: TableStore, looked_up: TableLookUps) -> StagedTable:
+        """A table as the transaction sees it."""
+        return StagedTable(stored, looked_up, self._transaction)
 
     def table(self, name: str) -> StoredRows:
         """As :class:`domains.store.storage.TableRows` has it. Raises NotFound."""

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
+from domains.engine.transactions.locks import Locks, Waits, deadlock, held
 from domains.engine.transactions.look_ups import LOOK_UP_BYTES, TableLookUps
+from domains.engine.transactions.open_transaction import (
+    OpenTransaction,
+    ReservedRows,
+    ShownTables,
+    StagedThen,
+    StatementTables,
+    begun_snapshot,
+)
 from domains.engine.transactions.staged import StagedTables
 from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, Changes, change_table
 from domains.engine.writing.written import WrittenTables
 from domains.errors import Conflict, HeadraceError, LimitExceeded, Locked, NotFound, TransactionEnded
 from domains.language.types import Delta, TableSchema
-from domains.plan.deltas import Entry
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     Amend,
+    AwaitLocks,
     Commit,
     Delete,
     ForgetDecision,
@@ -28,11 +37,13 @@ from domains.plan.packets import (
     RollBack,
     RollBackTo,
     Savepoint,
+    StopWaiting,
     TransactionAct,
     Undo,
     Update,
     Validate,
     Within,
+    Write,
     Written,
 )
 from domains.store.storage import Store, TransactionRecord
@@ -41,35 +52,6 @@ TOGETHER = 8
 """Times what one may take is what all may take."""
 REMEMBERED = 1_000
 """Transactions that have ended, whose end is remembered: a commit that is sent again is answered as it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagedThen:
-    """What was staged at a savepoint."""
-
-    name: str
-    staged: Mapping[str, Entry]
-    bytes: int
-    affected: int
-
-
-@dataclass(slots=True)
-class OpenTransaction:
-    id: str
-    tables: StagedTables
-    conflict: str | None = None
-    """What of that which it has read others have changed."""
-    savepoints: list[StagedThen] = field(default_factory=list)
-    bytes: int = 0
-    """Of what is staged, about."""
-    counted: int = 0
-    """The same with its look-ups, when that was last counted."""
-    affected: int = 0
-    before: StagedThen | None = None
-    """What was staged before the last operation. One can be undone, once."""
-    preparing: TransactionRecord | None = None
-    prepared: TransactionRecord | None = None
-    """The same once it is stored."""
 
 
 class Transactions:
@@ -86,6 +68,7 @@ class Transactions:
         """Those of the open ones that hold what they have looked up."""
         self.decided: dict[str, TransactionRecord] = {}
         """Those that were committed here, and perhaps not yet in other shards."""
+        self.locks = Locks(self._look_ups)
         self._restore()
 
     def _restore(self) -> None:
@@ -97,6 +80,7 @@ class Transactions:
                 continue
             tables = StagedTables(self._written, self._look_ups, id)
             own = self.open[id] = self.prepared[id] = OpenTransaction(id, tables, affected=record.affected)
+            self.locks.holders[id] = own
             own.prepared = record
             for name in record.read:
                 tables.staged(name).read_whole()
@@ -108,13 +92,16 @@ class Transactions:
         id = within.id
         if within.begins and id not in self.open and id not in self._ended:
             begun = self.open[id] = OpenTransaction(id, StagedTables(self._written, self._look_ups, id))
+            begun.locks = within.locks
             begun.savepoints = [StagedThen(name, {}, 0, 0) for name in within.savepoints]
         return self._found(id)
 
     def leave(self, id: str) -> bool:
         """Whether it has come to anything here; if not it is not open here any more."""
         own = self.open.get(id)
-        if own is None or own.tables.staged_deltas() or any(each.have(id) for each in self._look_ups.values()):
+        if own is None or own.snapshot is not None or own.reading is not None or own.tables.staged_deltas():
+            return True
+        if any(each.have(id) for each in self._look_ups.values()):
             return True
         del self.open[id]
         return False
@@ -134,9 +121,12 @@ class Transactions:
         """Do what a transaction wants. What has changes then is a commit, which the domain is to make: it says
         :meth:`done` or :meth:`failed`. An operation that is refused leaves the transaction open, as it was.
 
-        :raises HeadraceError: an operation's, Conflict, TransactionEnded, LimitExceeded.
+        :raises HeadraceError: an operation's, Conflict, TransactionEnded, LimitExceeded. :raises Waits: for a lock.
         """
         id = within.id
+        if isinstance(act, StopWaiting):
+            self.locks.stop(id)
+            return NOTHING
         ended = self._ended.get(id)
         if isinstance(act, Commit) and isinstance(ended, Written):
             return Changes({}, ended.rows_affected)
@@ -154,15 +144,17 @@ class Transactions:
         match act:
             case Savepoint(name=name):
                 own.savepoints = [each for each in own.savepoints if each.name.lower() != name.lower()]
-                own.savepoints.append(self._staged_now(own, name))
+                own.savepoints.append(own.staged_now(name))
             case RollBackTo(name=name):
                 del own.savepoints[_place_of(own, name) + 1 :]
-                self._go_back(own, own.savepoints[-1])
+                own.go_back(own.savepoints[-1])
             case Release(name=name):
                 del own.savepoints[_place_of(own, name) :]
             case Undo():
                 if own.before is not None:
-                    self._go_back(own, own.before)
+                    own.go_back(own.before)
+            case AwaitLocks():
+                self._await(own)
             case Validate():
                 self._check_locks(own, waits=True)
             case Prepare(decider=decider):
@@ -179,16 +171,6 @@ class Transactions:
                 assert_never(act)
         return NOTHING
 
-    @staticmethod
-    def _staged_now(own: OpenTransaction, name: str) -> StagedThen:
-        staged = {table: dict(deltas) for table, deltas in own.tables.staged_deltas().items()}
-        return StagedThen(name, staged, own.bytes, own.affected)
-
-    @staticmethod
-    def _go_back(own: OpenTransaction, then: StagedThen) -> None:
-        own.bytes, own.affected, own.before = then.bytes, then.affected, None
-        own.tables.go_back(then.staged)
-
     def _changed_by(self, tables: StagedTables, operation: Operation) -> Changes:
         known = tables.known(operation.table)
         if known.is_related or (isinstance(operation, Amend) and operation.also):
@@ -196,12 +178,90 @@ class Transactions:
         return change_table(known, operation)
 
     def _stage(self, own: OpenTransaction, operation: Operation, within: InTransaction) -> Changes:
-        own.before = self._staged_now(own, "") if within.undoable else None
-        done = self._changed_by(own.tables, operation)
+        own.before = own.staged_now("") if within.undoable else None
+        if own.locks:
+            tables = StatementTables(own, self._written)
+            done = self._changed_by(tables, operation)
+            changed = {table.schema.name: deltas for table, deltas in done.tables.items()}
+            if (met := self.locks.met(own, tables.look_ups, changed)) is not None:
+                raise Waits(met)
+            self._lock(own, tables)
+        else:
+            done = self._changed_by(own.tables, operation)
         own.bytes += own.tables.stage(done.tables)
         own.affected += done.affected
         self.check_size(own, within.most)
         return replace(done, tables={})
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    def _lock(self, own: OpenTransaction, tables: StatementTables) -> None:
+        """What the statement has looked up is held from now on."""
+        self.locks.holders[own.id] = own
+        for name, looked_up in tables.look_ups.items():
+            if name not in self._look_ups:
+                self._look_ups[name] = TableLookUps(self._written.known(name).schema)
+            self._look_ups[name].take(looked_up, own.id)
+
+    def _await(self, own: OpenTransaction) -> None:
+        """Take the locks that a read has wanted in vain: as of now, so that it is not overtaken before it is done
+        again."""
+        wanted, own.reading = own.reading, None
+        if wanted is None:
+            return
+        tables = wanted.anew()
+        if (met := self.locks.met(own, tables.look_ups, tables.found())) is not None:
+            own.reading = wanted
+            raise Waits(met)
+        self._lock(own, tables)
+        own.reserve(tables)
+
+    def reading(self, within: InTransaction, decided: Container[str] = ()) -> StagedTables:
+        """The tables for a read, after which ``check_read`` is called. ``decided``: transactions that were committed in
+        other shards, so that what is prepared of them here counts as done.
+
+        :raises Conflict, TransactionEnded, LimitExceeded."""
+        own = self.entered(within)
+        if not own.locks:
+            return own.tables
+        if within.reads in ("exclusive", "shared"):
+            own.reading = StatementTables(own, self._written, reserves=within.reads == "exclusive")
+            return own.reading
+        own.reading = None
+        snapshot = own.snapshot
+        if snapshot is None:
+            snapshot = begun_snapshot(within.most, self.prepared, decided)
+            if within.reads == "snapshot":
+                own.snapshot = snapshot
+        return ShownTables(own, self._written, snapshot)
+
+    def check_read(self, within: InTransaction) -> None:
+        """It has read something.
+
+        :raises LimitExceeded. :raises HeldByLocks: others hold something of what it has read to write: it asks to
+            ``AwaitLocks``, and reads again."""
+        own = self._found(within.id)
+        if (tables := own.reading) is not None:
+            if (met := self.locks.met(own, tables.look_ups, tables.found())) is not None:
+                error = held(met)
+                error.domain = within.domain
+                raise error
+            self._lock(own, tables)
+            own.reserve(tables)
+            own.reading = None
+        self.check_size(own, within.most)
+
+    def waits(self, packet: Write, raised: Exception) -> bool:
+        """Whether a write is to be done later: it waits for a lock then. Where that is in vain, since all in a ring
+        wait for one another, the youngest of those who wait here ends."""
+        if not isinstance(raised, Waits):
+            return False
+        assert isinstance(packet.within, InTransaction), "nothing else waits in line"
+        while (victim := self.locks.park(packet, packet.within, raised.met)) is not None:
+            self._end(victim, deadlock(victim, raised.met.said))
+            if victim == packet.within.id:
+                break
+        return True
 
     # --- what is prepared, and holds what it has looked up --------------------------------------------------------
 
@@ -233,33 +293,20 @@ class Transactions:
             raise _locked("the tables of this shard", holder)
 
     def _check_locks(self, own: OpenTransaction, *, waits: bool) -> None:
-        """Whether any prepared transaction has changed what this one has looked up, or looked up what this one changes.
-        If so it has to wait; one that holds something itself only for younger ones, so that no two ever wait for each
-        other, over all shards.
+        """Whether any transaction that holds something has changed what this one has looked up, or looked up what this
+        one changes. If so it has to wait; one that holds something itself only for younger ones that are prepared, so
+        that no two ever wait for each other, over all shards.
 
         :raises Locked: it has to wait. :raises Conflict: it must not."""
-        if self.prepared.keys() <= {own.id}:
+        changed = {name: list(deltas.items()) for name, deltas in own.tables.staged_deltas().items()}
+        met = self.locks.met(own, self._look_ups, changed)
+        if met is None:
             return
-        held: dict[str, str] = {}
-        for name, deltas in own.tables.staged_deltas().items():
-            for id, what in self._look_ups[name].met(list(deltas.items())).items():
-                if id in self.prepared:
-                    held.setdefault(id, what)
-        for id, other in self.prepared.items():
-            for name, deltas in other.tables.staged_deltas().items():
-                met = self._look_ups[name].met(list(deltas.items()))
-                if own.id in met:
-                    held.setdefault(id, met[own.id])
-        held.pop(own.id, None)
-        for id, what in sorted(held.items()):
-            if not waits and own.id > id:
-                own.conflict = f'{what}, is held by transaction "{id}"'
-                raise self._lost(own)
-            raise _locked(what, id)
-
-    def check_read(self, within: InTransaction) -> None:
-        """It has read something. Raises LimitExceeded."""
-        self.check_size(self._found(within.id), within.most)
+        holder = min(met.holders)
+        if not waits and (own.id > holder or self.open[holder].prepared is None):
+            own.conflict = f'{met.said}, is held by transaction "{holder}"'
+            raise self._lost(own)
+        raise held(met) if self.open[holder].prepared is None else _locked(met.said, holder)
 
     def check_size(self, own: OpenTransaction, most: int) -> None:
         """:raises LimitExceeded: it takes more than ``most`` bytes, or all that are open take more than
@@ -285,7 +332,7 @@ class Transactions:
         elif isinstance(act, ForgetDecision):
             self.decided.pop(id, None)
         elif isinstance(act, Prepare):
-            own = self.prepared[id] = self.open[id]
+            own = self.prepared[id] = self.locks.holders[id] = self.open[id]
             own.prepared = own.prepared or own.preparing  # It may be asked again.
         elif isinstance(act, Commit):
             if act.others and id in self.open:
@@ -307,12 +354,17 @@ class Transactions:
             for id, what in (known.met(deltas) if known is not None else {}).items():
                 if id != by:
                     self._meet(self.open[id], f"{what}, was changed")
+        for own in self.open.values():
+            if own.snapshot is not None and own.id != by:
+                own.snapshot.changed(tables)
 
     def altered(self, schema: TableSchema) -> None:
         """The table is another now, new, or gone: as it is, what was worked out for it, and for tables that its foreign
         keys name, may not hold."""
         parents = {key.parent.lower() for key in schema.foreign_keys}
         for own in self.open.values():
+            if own.snapshot is not None:
+                own.snapshot.altered(schema.name)
             for name, table in own.tables.items() if own.prepared is None else ():
                 if name == schema.name or table.schema.title.lower() in parents:
                     self._meet(own, f'table "{table.schema.title}", which it has come to, was altered or dropped')
@@ -338,6 +390,8 @@ class Transactions:
     def _end(self, id: str, how: Written | HeadraceError) -> None:
         own = self.open.pop(id, None)
         self.prepared.pop(id, None)
+        if self.locks.waiting and isinstance(how, HeadraceError):
+            self.locks.stop(id, how)
         if own is not None:
             self._let_go(own)
         # Anew: one that was raised has the frames of whoever met it.
@@ -351,7 +405,9 @@ class Transactions:
         for each in self._look_ups.values():
             each.forget(own.id)
         own.tables = StagedTables(self._written, self._look_ups, own.id)
+        own.reserved, own.snapshot, own.reading = ReservedRows(), None, None
         own.savepoints.clear()
+        self.locks.let_go(own.id)
 
 
 def _locked(what: str, holder: str) -> Locked:

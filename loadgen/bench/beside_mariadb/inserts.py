@@ -36,6 +36,14 @@ _QUERY = b"\x03"
 _ERROR, _END = 0xFF, 0xFE
 
 
+class Refused(Exception):
+    """The server's error, by its number."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{number}: {text}")
+        self.number = number
+
+
 class MariaDb:
     """A connection of ``root`` without a password, which can send a statement and wait until it is done."""
 
@@ -48,7 +56,7 @@ class MariaDb:
         self._receive()
 
     def do(self, statement: str) -> None:
-        """AssertionError unless it was done."""
+        """Raises Refused."""
         self._send(_QUERY + statement.encode(), 0)
         self._receive()
 
@@ -83,7 +91,8 @@ class MariaDb:
             more = self._socket.recv(65_536)
             assert more, "the server closed the connection"
             data += more
-        assert data[4] != _ERROR, data[5:200]
+        if data[4] == _ERROR:
+            raise Refused(int.from_bytes(data[5:7], "little"), data[7:200].decode("utf-8", "replace"))
 
     def close(self) -> None:
         self._socket.close()

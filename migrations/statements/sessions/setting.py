@@ -24,6 +24,10 @@ from migrations.statements.sessions.show import check_reach, check_variable
 from migrations.statements.sessions.system_variables import SYSTEM_VARIABLES
 
 AUTOCOMMIT = "autocommit"
+ISOLATION = ("transaction_isolation", "tx_isolation")
+READ_ONLY = ("transaction_read_only", "tx_read_only")
+LOCK_WAIT = "innodb_lock_wait_timeout"
+LEVELS = ("SERIALIZABLE", "REPEATABLE-READ", "READ-COMMITTED", "READ-UNCOMMITTED")
 CHARACTER_SETS = ("utf8mb4", "utf8mb3", "utf8", "latin1", "ascii", "binary")
 """Those that a connection's texts may be in."""
 _OF_TEXTS = ("character_set_client", "character_set_connection", "character_set_results")
@@ -106,6 +110,11 @@ def taken(name: str, value: Value) -> Value | bool:
             raise Unsupported(f"the character set {value!s}", hint=f"{', '.join(CHARACTER_SETS)} are there")
         return "utf8mb3" if str(value).lower() == "utf8" else str(value).lower()
     default = SYSTEM_VARIABLES[name]
+    if name in ISOLATION:
+        word = str(value).upper().replace(" ", "-")
+        if word not in LEVELS:
+            raise Unsupported(f"SET {name} = {value!r}", hint=f"{', '.join(LEVELS)} are there")
+        return word
     if value is None or isinstance(value, bytes):
         raise _wrong(name, value)
     if name != AUTOCOMMIT:

@@ -241,9 +241,5 @@ _FIXED: dict[str, tuple[str, ...]] = {
     "system_versioning_asof": (),
     "time_zone": ("+00:00", "UTC", "SYSTEM"),
     "timestamp": ("0",),
-    "transaction_isolation": (),
-    "transaction_read_only": _OFF,
-    "tx_isolation": (),
-    "tx_read_only": _OFF,
 }
 """Variables that an answer depends on in MySQL, and the values that say how it is here."""

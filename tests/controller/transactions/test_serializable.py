@@ -34,7 +34,7 @@ def _forget_empty(self: StagedTable, columns: Columns, keys: Sequence[Row]) -> l
         self._looked_up.keys(columns, met, self._transaction)
     else:
         self._looked_up.all(self._transaction)
-    own = self._own(columns)
+    own = self.own(columns)
     return [self._with(rows, own.get(key)) for rows, key in zip(found, keys, strict=True)]
 
 

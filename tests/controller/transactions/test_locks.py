@@ -1,0 +1,334 @@
+"""Locks below SERIALIZABLE: who waits for whom, who reads what, and how a wait ends; on one shard and on several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.access.session import OPEN, Caller
+from controller.embedded.local import LocalDeployment
+from controller.transactions.limits import Isolation
+from domains.errors import Conflict, Locked, TransactionEnded, Unsupported
+
+TABLES = """
+CREATE TABLE c (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
+CREATE TABLE bag (n INT);
+CREATE TABLE p (id INT PRIMARY KEY, n INT);
+CREATE TABLE k (id INT, p INT, PRIMARY KEY (id, p), FOREIGN KEY (p) REFERENCES p (id)) SHARD BY (p);
+CREATE EXT VIEW one AS SELECT n FROM c WHERE id = ?;
+INSERT INTO c VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, 2, 0);
+INSERT INTO bag VALUES (1), (1);
+INSERT INTO p VALUES (1, 0)
+"""
+CLIENTS = 32
+
+
+@dataclass
+class Connection:
+    """As a connection of MySQL has it."""
+
+    deployment: LocalDeployment
+    caller: Caller
+
+    async def __call__(self, sql: str) -> list[tuple[Any, ...]]:
+        results, _ = await self.deployment.execute(sql, session=self.caller)
+        return [tuple(row) for row in results[-1].rows]
+
+    def begin(self, sql: str) -> asyncio.Task[list[tuple[Any, ...]]]:
+        return asyncio.create_task(self(sql))
+
+
+@dataclass
+class Server:
+    deployment: LocalDeployment
+    opened: int = 0
+
+    def connect(self, isolation: Isolation = Isolation.REPEATABLE_READ, wait: float = 20.0) -> Connection:
+        self.opened += 1
+        session = self.deployment.sessions.connected(self.opened, "")
+        session.isolation, session.lock_wait = isolation, wait
+        return Connection(self.deployment, replace(OPEN, session=session))
+
+    async def plain(self, sql: str) -> list[tuple[Any, ...]]:
+        results, _ = await self.deployment.execute(sql)
+        return [tuple(row) for row in results[-1].rows]
+
+    def waiting(self) -> int:
+        """Statements that wait for locks."""
+        hosts = self.deployment.dataflow.hosted.hosts.values()
+        return sum(len(each.domain.transactions.locks.waiting) for each in hosts)
+
+    def held(self) -> int:
+        hosts = self.deployment.dataflow.hosted.hosts.values()
+        return sum(len(each.domain.transactions.open) for each in hosts)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=256_000_000, shards=request.param)
+    await deployment.execute(TABLES)
+    server = Server(deployment)
+    try:
+        yield server
+        await server.until(lambda: not server.held() and not server.waiting())
+    finally:
+        await deployment.close()
+
+
+LEVELS = pytest.mark.parametrize("level", [Isolation.REPEATABLE_READ, Isolation.READ_COMMITTED])
+
+
+@LEVELS
+async def test_each_of_many_clients_adds_its_one(server: Server, level: Isolation) -> None:
+    """None is refused, and none is lost."""
+
+    async def add(db: Connection) -> None:
+        for _ in range(3):
+            await db("BEGIN")
+            await db("UPDATE c SET n = n + 1 WHERE id = 1")
+            await db("COMMIT")
+
+    await asyncio.gather(*(add(server.connect(level)) for _ in range(CLIENTS)))
+    assert await server.plain("SELECT n FROM c WHERE id = 1") == [(3 * CLIENTS,)]
+
+
+@LEVELS
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE c SET n = n + 1 WHERE id = 1",
+        "UPDATE c SET n = n + 1",
+        "UPDATE c SET n = n + 1 WHERE branch = 1",
+        "INSERT INTO c VALUES (1, 1, 1) ON DUPLICATE KEY UPDATE n = n + 1",
+        "UPDATE c JOIN (SELECT 1 AS id) x ON c.id = x.id SET c.n = c.n + 1",
+        "UPDATE c SET n = (SELECT n FROM (SELECT n FROM c WHERE id = 1) x) + 1 WHERE id = 1",
+    ],
+)
+async def test_so_they_do_by_whatever_statement(server: Server, sql: str, level: Isolation) -> None:
+    """Plain writes are among them, and stand in line with the others."""
+
+    async def add(number: int) -> int:
+        db = server.connect(level)
+        if number % 4 == 0:
+            await db("UPDATE c SET n = n + 1 WHERE id = 1")
+            return 1
+        try:
+            await db("BEGIN")
+            await db(sql)
+            await db("COMMIT")
+        except Conflict:
+            assert "SELECT" in sql, "only one that reads before it writes can be in a deadlock"
+            return 0
+        return 1
+
+    added = await asyncio.gather(*map(add, range(16)))
+    assert await server.plain("SELECT n FROM c WHERE id = 1") == [(sum(added),)]
+    assert sum(added) >= 5
+
+
+async def test_a_plain_read_is_of_the_snapshot(server: Server) -> None:
+    reader, other = server.connect(), server.connect()
+    await reader("BEGIN")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(0,)]
+    await other("UPDATE c SET n = n + 5 WHERE id = 1; DELETE FROM c WHERE id = 2; INSERT INTO c VALUES (9, 1, 9)")
+    await other("INSERT INTO bag VALUES (1), (2); DELETE FROM bag WHERE n = 1 LIMIT 1")
+    for _ in range(2):
+        assert await reader("SELECT id, n FROM c WHERE branch = 1 ORDER BY id") == [(1, 0), (2, 0)]
+        assert await reader("SELECT id FROM c ORDER BY id DESC LIMIT 1") == [(4,)]
+        assert await reader("SELECT n FROM bag") == [(1,), (1,)]
+    assert await reader("SELECT n FROM c WHERE id = 1 FOR UPDATE") == [(5,)]
+    await reader("UPDATE c SET n = n + 1 WHERE id = 1")
+    assert await reader("SELECT id, n FROM c ORDER BY id") == [(1, 6), (2, 0), (3, 0), (4, 0)]
+    await reader("COMMIT")
+    assert await reader("SELECT id, n FROM c ORDER BY id") == [(1, 6), (3, 0), (4, 0), (9, 9)]
+
+
+async def test_a_read_committed_is_of_now(server: Server) -> None:
+    reader, other = server.connect(Isolation.READ_COMMITTED), server.connect()
+    await reader("BEGIN")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(0,)]
+    await other("UPDATE c SET n = 5 WHERE id = 1")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(5,)]
+    await other("BEGIN")
+    await other("UPDATE c SET n = 6 WHERE id = 1")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(5,)]
+    await other("COMMIT")
+    await reader("COMMIT")
+
+
+async def test_with_consistent_snapshot(server: Server) -> None:
+    reader, other = server.connect(), server.connect()
+    await reader("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    await other("UPDATE c SET n = 5 WHERE id = 1")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(0,)]
+    await reader("COMMIT")
+    await reader("START TRANSACTION")
+    await other("UPDATE c SET n = 6 WHERE id = 1")
+    assert await reader("SELECT n FROM c WHERE id = 1") == [(6,)]
+    await reader("ROLLBACK")
+
+
+async def test_a_snapshot_has_all_of_a_transaction_or_nothing(server: Server) -> None:
+    """Also while it is done in one shard, and not yet in another."""
+    done = False
+
+    async def move() -> None:
+        db = server.connect()
+        while not done:
+            await db("BEGIN")
+            await db("UPDATE c SET n = n - 1 WHERE id = 1")
+            await db("UPDATE c SET n = n + 1 WHERE id = 2")
+            await db("UPDATE c SET n = n + 1 WHERE id = 3")
+            await db("UPDATE c SET n = n - 1 WHERE id = 4")
+            await db("COMMIT")
+
+    mover = asyncio.create_task(move())
+    reader = server.connect()
+    for _ in range(60):
+        await reader("BEGIN")
+        (first,) = await reader("SELECT SUM(n) FROM c WHERE id < 3")
+        (rest,) = await reader("SELECT SUM(n) FROM c WHERE id >= 3")
+        await reader("COMMIT")
+        assert int(first[0]) == int(rest[0]) == 0
+    done = True
+    await mover
+
+
+@LEVELS
+async def test_of_a_deadlock_one_ends_and_the_other_goes_on(server: Server, level: Isolation) -> None:
+    one, other = server.connect(level), server.connect(level)
+    await one("BEGIN")
+    await one("UPDATE c SET n = n + 1 WHERE id = 1")
+    await asyncio.sleep(0.002)  # The ids of transactions tell milliseconds.
+    await other("BEGIN")
+    await other("UPDATE c SET n = n + 10 WHERE id = 2")
+    waiting = one.begin("UPDATE c SET n = n + 1 WHERE id = 2")
+    await server.until(lambda: server.waiting() == 1)
+    with pytest.raises(Conflict, match="deadlock"):
+        await other("UPDATE c SET n = n + 10 WHERE id = 1")
+    await waiting
+    assert other.caller.transaction is None
+    await one("COMMIT")
+    assert await server.plain("SELECT n FROM c WHERE id < 3") == [(1,), (1,)]
+
+
+@LEVELS
+async def test_a_wait_ends_in_time(server: Server, level: Isolation) -> None:
+    """The statement is refused; the transaction, and what it has locked before, stays."""
+    one, other = server.connect(level), server.connect(level, 0.05)
+    await one("BEGIN")
+    await one("UPDATE c SET n = n + 1 WHERE id = 1")
+    await other("BEGIN")
+    await other("UPDATE c SET n = n + 1 WHERE id = 2")
+    for sql in (
+        "UPDATE c SET n = n + 1",
+        "SELECT n FROM c WHERE id = 1 FOR UPDATE",
+        "SELECT n FROM c WHERE branch = 1 FOR SHARE",
+        "SELECT n FROM c WHERE id = 1 FOR UPDATE NOWAIT",
+    ):
+        with pytest.raises(Locked):
+            await other(sql)
+    with pytest.raises(Unsupported):
+        await other("SELECT n FROM c WHERE id = 1 FOR UPDATE SKIP LOCKED")
+    await one("COMMIT")
+    await other("UPDATE c SET n = n + 1 WHERE id = 1")
+    await other("COMMIT")
+    assert await server.plain("SELECT n FROM c ORDER BY id") == [(2,), (1,), (0,), (0,)]
+
+
+async def test_locking_reads(server: Server) -> None:
+    one, other = server.connect(), server.connect()
+    await one("BEGIN")
+    await other("BEGIN")
+    assert await one("SELECT n FROM c WHERE id = 1 FOR SHARE") == [(0,)]
+    assert await other("SELECT n FROM c WHERE id = 1 LOCK IN SHARE MODE") == [(0,)]
+    assert await other("SELECT n FROM c WHERE id = 2 FOR UPDATE") == [(0,)]
+    waiting = one.begin("SELECT n FROM c WHERE id = 2 FOR UPDATE")
+    await server.until(lambda: server.waiting() == 1)
+    await other("UPDATE c SET n = 7 WHERE id = 2")
+    await other("COMMIT")
+    assert await waiting == [(7,)]
+    await one("UPDATE c SET n = n + 1 WHERE id = 2")
+    await one("COMMIT")
+
+
+async def test_a_lock_on_what_is_not_there(server: Server) -> None:
+    one, other = server.connect(), server.connect()
+    await one("BEGIN")
+    assert await one("SELECT n FROM c WHERE id = 7 FOR UPDATE") == []
+    waiting = other.begin("INSERT INTO c VALUES (7, 1, 1)")
+    await server.until(lambda: server.waiting() == 1)
+    await one("INSERT INTO c VALUES (7, 1, 0)")
+    await one("ROLLBACK")
+    await waiting
+    assert await server.plain("SELECT n FROM c WHERE id = 7") == [(1,)]
+
+
+async def test_a_parent_that_is_named_stays(server: Server) -> None:
+    one, other = server.connect(), server.connect()
+    await one("BEGIN")
+    await one("INSERT INTO k VALUES (1, 1)")
+    waiting = other.begin("UPDATE p SET n = 5 WHERE id = 1")
+    await server.until(lambda: server.waiting() == 1)
+    await one("COMMIT")
+    await waiting
+
+
+async def test_who_goes_lets_all_go(server: Server) -> None:
+    """Whoever holds, and whoever waits."""
+    one, other, third = server.connect(), server.connect(), server.connect()
+    await one("BEGIN")
+    await one("UPDATE c SET n = n + 1 WHERE id = 1")
+    await other("BEGIN")
+    waiting = other.begin("UPDATE c SET n = n + 10 WHERE id = 1")
+    await server.until(lambda: server.waiting() == 1)
+    last = third.begin("UPDATE c SET n = n + 100 WHERE id = 1")
+    await server.until(lambda: server.waiting() == 2)
+    server.deployment.sessions.disconnected(2)
+    with pytest.raises(TransactionEnded):
+        await waiting
+    server.deployment.sessions.disconnected(1)
+    await last
+    assert await server.plain("SELECT n FROM c WHERE id = 1") == [(100,)]
+
+
+async def test_a_serializable_one_waits_to_commit_and_is_in_conflict(server: Server) -> None:
+    one, other = server.connect(), server.connect(Isolation.SERIALIZABLE)
+    await one("BEGIN")
+    await one("UPDATE c SET n = n + 1 WHERE id = 1")
+    await other("BEGIN")
+    await other("UPDATE c SET n = n + 10 WHERE id = 1")
+    waiting = other.begin("COMMIT")
+    await asyncio.sleep(0.01)
+    await one("COMMIT")
+    with pytest.raises(Conflict):
+        await waiting
+    assert await server.plain("SELECT n FROM c WHERE id = 1") == [(1,)]
+
+
+async def test_savepoints(server: Server) -> None:
+    one, other = server.connect(), server.connect(wait=0.05)
+    await one("BEGIN; UPDATE c SET n = 1 WHERE id = 1; SAVEPOINT s; UPDATE c SET n = 2 WHERE id = 1; ROLLBACK TO s")
+    assert await one("SELECT n FROM c WHERE id = 1") == [(1,)]
+    with pytest.raises(Locked):
+        await other("UPDATE c SET n = n + 10 WHERE id = 1")
+    await one("COMMIT")
+
+
+async def test_a_table_that_is_altered(server: Server) -> None:
+    one, other = server.connect(), server.connect()
+    await one("BEGIN")
+    assert await one("SELECT n FROM c WHERE id = 1") == [(0,)]
+    await other("ALTER TABLE c ADD COLUMN more INT")
+    with pytest.raises(Conflict):
+        await one("SELECT n FROM c WHERE id = 1")
