@@ -123,13 +123,13 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (51, 8075),
     "api": (49, 8870),
-    "controller": (97, 19290),
+    "controller": (97, 19360),
     "worker": (88, 17930),
     "migrations": (160, 31850),
-    "domains": (109, 21730),
+    "domains": (109, 21750),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (77, 13680),
+    "loadgen": (77, 13695),
     "clients": (10, 2475),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

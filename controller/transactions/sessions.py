@@ -109,6 +109,8 @@ class Sessions:
         """The level that a connection begins with."""
         self._act = act
         self._on_doubt = on_doubt
+        self._begun = 0
+        """The microsecond of the latest transaction's beginning."""
         self._known: dict[str, StatementSession] = {}
         """By their names."""
         self._single: dict[str, StatementSession] = {}
@@ -133,8 +135,9 @@ class Sessions:
         return asked if self.has_locks else Isolation.SERIALIZABLE
 
     def transaction(self, isolation: Isolation, lock_wait: float, *, read_only: bool = False) -> Transaction:
-        # Where two commits over several shards meet, the one that began later gives way.
-        id = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
+        # Where two commits over several shards meet, or two wait for each other, the one that began later gives way.
+        self._begun = max(self._begun + 1, int(time() * 1_000_000))
+        id = f"{self._begun:013x}{secrets.token_hex(4)}"
         most = self.limits.max_transaction_size
         level = self.level(isolation)
         return Transaction(

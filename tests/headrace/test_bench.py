@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import BadRequest
 from loadgen.bench import measurement, ratios
-from loadgen.bench.beside_mariadb import inserts
+from loadgen.bench.beside_mariadb import contention, inserts
 from loadgen.bench.measurement import Measurement, Rate, ratio
 from loadgen.bench.servers import missing
 
@@ -105,3 +105,11 @@ def test_inserts_are_measured_beside_mariadb(monkeypatch: pytest.MonkeyPatch, tm
     assert measured.at_most
     assert measured.ratio > 0
     assert measured.details["append_and_fdatasync_ms"] > 0
+
+
+@pytest.mark.skipif(missing("mariadb") is not None, reason="MariaDB is not installed")
+def test_contention_is_measured_beside_mariadb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(contention, "QUICK", (1, 0.3))
+    measured = contention.measure(tmp_path, True)
+    assert measured.ratio > 0
+    assert measured.details["our_repeatable_read_again"] == 0

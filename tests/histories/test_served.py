@@ -1,4 +1,4 @@
-"""Headrace's transactions are strictly serializable, also where its server is killed."""
+"""Headrace's transactions are strictly serializable, also where its server is killed; and below that as it is said."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.histories.checker import check
 from tests.histories.mariadb import Kept
-from tests.histories.served import run_on_headrace
+from tests.histories.served import Asked, run_on_headrace
 from tests.histories.workload import Workload
 
 TRANSACTIONS = 200
@@ -20,6 +20,20 @@ def test_its_histories_hold(kept: Kept, tmp_path: Path) -> None:
     report = check(events, "strict-serializable")
     assert report.holds, str(report)
     assert report.outcomes["committed"] > TRANSACTIONS / 4
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize(
+    "how",
+    [Asked("repeatable-read"), Asked("read-committed"), Asked("repeatable-read", True), Asked("read-committed", True)],
+    ids=str,
+)
+def test_below_serializable_they_hold_what_they_promise(how: Asked, shards: int, tmp_path: Path) -> None:
+    """With all reads FOR SHARE they are strictly serializable: then whatever is read is locked, what is absent too."""
+    events, _ = run_on_headrace(tmp_path, "texts", Workload(3, most=TRANSACTIONS), shards=shards, how=how)
+    for report in how.judged(events, "texts"):
+        assert report.holds, str(report)
+        assert report.outcomes["committed"] > TRANSACTIONS / 4
 
 
 @pytest.mark.long

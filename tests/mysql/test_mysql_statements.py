@@ -114,6 +114,7 @@ def test_a_transaction_is_all_or_nothing_and_sees_itself(db: Any, open_server: M
         rows(other, "ROLLBACK TO here")
         other.commit()
         assert rows(db, "SELECT n FROM stock") == ((5,),)
+        rows(other, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
         rows(other, "UPDATE stock SET n = 9 WHERE item = 7")
         rows(db, "UPDATE stock SET n = 8 WHERE item = 7")
         with pytest.raises(pymysql.err.OperationalError) as raised:

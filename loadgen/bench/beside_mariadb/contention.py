@@ -16,7 +16,7 @@ from random import Random
 from statistics import median
 from urllib.parse import urlsplit
 
-from loadgen.bench.beside_mariadb.inserts import MariaDb, Refused
+from loadgen.bench.beside_mariadb.inserts import MariaDb, MariaDbError
 from loadgen.bench.measurement import Measurement
 from loadgen.bench.servers import free_port, headrace, mariadb
 
@@ -65,7 +65,7 @@ class Contending:
                 client.do(f"UPDATE hot SET n = n + 1 WHERE id = {row}")
                 client.do("COMMIT")
                 committed += 1
-            except Refused as refused:
+            except MariaDbError as refused:
                 if refused.number not in AGAIN:
                     raise
                 again += 1

@@ -36,7 +36,7 @@ _QUERY = b"\x03"
 _ERROR, _END = 0xFF, 0xFE
 
 
-class Refused(Exception):
+class MariaDbError(Exception):
     """The server's error, by its number."""
 
     def __init__(self, number: int, text: str) -> None:
@@ -56,7 +56,7 @@ class MariaDb:
         self._receive()
 
     def do(self, statement: str) -> None:
-        """Raises Refused."""
+        """Raises MariaDbError."""
         self._send(_QUERY + statement.encode(), 0)
         self._receive()
 
@@ -92,7 +92,7 @@ class MariaDb:
             assert more, "the server closed the connection"
             data += more
         if data[4] == _ERROR:
-            raise Refused(int.from_bytes(data[5:7], "little"), data[7:200].decode("utf-8", "replace"))
+            raise MariaDbError(int.from_bytes(data[5:7], "little"), data[7:200].decode("utf-8", "replace"))
 
     def close(self) -> None:
         self._socket.close()

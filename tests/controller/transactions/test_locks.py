@@ -209,7 +209,6 @@ async def test_of_a_deadlock_one_ends_and_the_other_goes_on(server: Server, leve
     one, other = server.connect(level), server.connect(level)
     await one("BEGIN")
     await one("UPDATE c SET n = n + 1 WHERE id = 1")
-    await asyncio.sleep(0.002)  # The ids of transactions tell milliseconds.
     await other("BEGIN")
     await other("UPDATE c SET n = n + 10 WHERE id = 2")
     waiting = one.begin("UPDATE c SET n = n + 1 WHERE id = 2")
