@@ -223,8 +223,10 @@ class PreparedStatement:
         """Whether it is a SELECT, or EXPLAIN of one."""
         self.variables = parsed.account is None and reads_variables(parsed)
         """Whether user variables stand in it."""
-        self.in_transactions = parsed.account is None and not isinstance(
-            parsed.expression, (exp.Set, exp.Use, exp.Show)
+        self.in_transactions = (
+            parsed.account is None
+            and parsed.transaction is None
+            and not isinstance(parsed.expression, (exp.Set, exp.Use, exp.Show))
         )
         """Whether it begins a transaction where none is open and autocommit is off."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
