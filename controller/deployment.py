@@ -365,6 +365,7 @@ class Deployment(Protocol):
     """A ``LiveViews``, of the package ``live``, which stands on this file."""
 
     sessions: Any
+    in_doubt: Any
     """The ``Sessions`` of the package ``transactions``, which stands on this file."""
 
     @property

@@ -47,10 +47,14 @@ class TransactionRow(BaseModel):
     idle: float = Field(description="Since its last request")
     statements: int
     read_only: bool
+    state: str = Field(description="`open`; `in doubt`: prepared; `committed`: some shards have yet to hear of it")
+    shards: list[int] = Field(description="Those that have a part of it")
+    holds: list[str] = Field(description="What others wait for, or the first of it")
 
 
 class TransactionsAnswer(BaseModel):
     transactions: list[TransactionRow]
+    missing: list[int] = Field(description="Shards that do not tell now what they have of transactions")
 
 
 class RolledBack(BaseModel):
@@ -78,8 +82,9 @@ async def begin(
 
 @router.get("/v1/transactions", response_model=TransactionsAnswer, dependencies=needs(Privilege.PROCESS))
 async def list_open(deployment: Serving) -> Response:
-    """Those that are open in this process, the oldest first."""
-    return answer({"transactions": [asdict(each) for each in deployment.sessions.list()]})
+    """Those that are open in this process, and those that any shard has prepared, the oldest first."""
+    listed, missing = await deployment.in_doubt.listed(deployment.sessions.list())
+    return answer({"transactions": [asdict(each) for each in listed], "missing": missing})
 
 
 @router.post(

@@ -18,6 +18,7 @@ from controller.serving import BUDGET, Serving
 from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
 from controller.status import graph_of, held_by, reader_status, readers_of, status_of
+from controller.transactions.in_doubt import told_of_doubt
 from domains.errors import StorageFailure
 from domains.language.collating.collation import BINARY
 from domains.plan.graph import NodeIndex
@@ -35,6 +36,7 @@ from worker.archive.options import ArchiveOptions
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import shards_of
+from worker.service.status import prepared_since
 from worker.service.system import bytes_beyond, make_private
 
 if TYPE_CHECKING:
@@ -257,6 +259,10 @@ class LocalDeployment(Serving):
         shown["views"] = self.with_reads(shown["views"])
         shown["health"] = health_of(await self.unready())
         shown["storage_alarms"] += self._reopening.alarms()
+        prepared: dict[str, float] = {}
+        for domain in self.dataflow.domains.values():
+            prepared |= prepared_since(domain)
+        shown["transactions"] = told_of_doubt(prepared, len(self.sessions))
         if (building := self.migrator.unbuilt.status()) is not None:
             shown["building"] = building
         return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}

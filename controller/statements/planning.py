@@ -17,6 +17,7 @@ from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_lookup import ViewLookup
 from controller.statements.evaluating import Elsewhere
 from controller.statements.texts import Texts
+from controller.transactions.in_doubt import InDoubt
 from controller.transactions.sessions import Sessions
 from controller.transactions.transaction import Transaction
 from domains.engine.evaluation import EvaluationPlan
@@ -66,6 +67,7 @@ class StatementPort(Protocol):
 
     accounts: Keeper | None
     sessions: Sessions
+    in_doubt: InDoubt
 
     @property
     def state(self) -> State: ...

@@ -239,7 +239,7 @@ class Statements:
         return results, _moved(clock, token)
 
     async def _transact(self, statement: TransactionStatement, clock: Clock, session: Caller) -> StatementResult:
-        result, moved = await transact(self._deployment.sessions, statement, session)
+        result, moved = await transact(self._deployment.sessions, self._deployment.in_doubt, statement, session)
         clock.update(latest((clock, moved)))
         return result
 

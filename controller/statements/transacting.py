@@ -9,6 +9,7 @@ from typing import assert_never
 
 from controller.access.session import Caller, InSession
 from controller.deployment import StatementResult
+from controller.transactions.in_doubt import InDoubt
 from controller.transactions.limits import Isolation
 from controller.transactions.sessions import Sessions
 from domains.errors import BadRequest, HeadraceError, Unsupported
@@ -20,7 +21,7 @@ from migrations.statements.prepared import PreparedStatement
 from migrations.statements.sessions.setting import ISOLATION, LOCK_WAIT, READ_ONLY
 
 _ENDS = (TransactionDeed.COMMIT, TransactionDeed.ROLLBACK)
-_COLUMNS = ("Id", "Account", "Seconds", "Idle", "Statements", "ReadOnly")
+_COLUMNS = ("Id", "Account", "Seconds", "Idle", "Statements", "ReadOnly", "State", "Shards", "Holds")
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ async def in_session(
 
 
 async def transact(
-    sessions: Sessions, statement: TransactionStatement, caller: Caller
+    sessions: Sessions, in_doubt: InDoubt, statement: TransactionStatement, caller: Caller
 ) -> tuple[StatementResult, Clock]:
     """What the statement comes to, and the positions that it has moved.
 
@@ -68,7 +69,7 @@ async def transact(
     """
     session, clock = caller.session, Clock()
     if statement.deed is TransactionDeed.SHOW:
-        return _shown(sessions, caller), clock
+        return await _shown(sessions, in_doubt, caller), clock
     if session is None:
         return StatementResult(), clock  # As in MySQL: nothing is open.
     match statement.deed:
@@ -165,14 +166,27 @@ async def _at_savepoint(session: InSession, statement: TransactionStatement) -> 
         await own.release(statement.name)
 
 
-def _shown(sessions: Sessions, caller: Caller) -> StatementResult:
-    """Those of the account; all for who has PROCESS."""
+async def _shown(sessions: Sessions, in_doubt: InDoubt, caller: Caller) -> StatementResult:
+    """Those of the account; all for who has PROCESS, with those in doubt, which may be of processes that are gone."""
+    listed, missing = await in_doubt.listed(sessions.list())
     sees_all = caller.may(Privilege.PROCESS)
-    rows = [
-        (each.id, each.account, each.seconds, each.idle, each.statements, int(each.read_only))
-        for each in sessions.list()
-        if sees_all or each.account == caller.account
+    rows: list[tuple[Value, ...]] = [
+        (
+            each.id,
+            each.account,
+            each.seconds,
+            each.idle,
+            each.statements,
+            int(each.read_only),
+            each.state,
+            ", ".join(map(str, each.shards)),
+            "; ".join(each.holds),
+        )
+        for each in listed
+        if sees_all or (each.account and each.account == caller.account)
     ]
+    if sees_all:
+        rows += [(f"-- missing: what shard {each} knows", *[None] * 6, str(each), None) for each in missing]
     return StatementResult(tuple(Column(name, TEXT) for name in _COLUMNS), tuple(rows))
 
 

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from time import time
+from typing import Any
 
+from controller.transactions.sessions import TransactionInfo
 from controller.transactions.transaction import Transacting
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
@@ -29,6 +33,12 @@ DOUBT_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 OTHERS_SECONDS = 30.0
 """Between two looks at what others may have left, where nobody has met it."""
+ALARM_SECONDS = 10.0
+"""One that is in doubt for longer is an alarm: twice what ends it where all its shards are there."""
+LIST_SECONDS = 1.0
+"""For a list, a shard has so long to tell what it knows."""
+MOST_LISTED = 1_000
+"""Transactions in a list of those in doubt, the longest first."""
 
 
 class InDoubt:
@@ -63,6 +73,32 @@ class InDoubt:
         """Others, who may go at any moment, commit transactions too."""
         self.look()
         self._timer = asyncio.get_running_loop().call_later(OTHERS_SECONDS, self.look_now_and_then)
+
+    async def listed(self, open: Sequence[TransactionInfo]) -> tuple[list[TransactionInfo], list[DomainIndex]]:
+        """``open``, those of this process, with what each shard knows, the oldest first; and the shards that do not
+        tell."""
+        bases = self._bases()
+        told = await asyncio.gather(*(self._told(base) for base in bases if len(bases) > 1))
+        parts: dict[str, dict[DomainIndex, KnownTransaction]] = {}
+        for base, known in zip(bases, told, strict=False):
+            for each in known or ():
+                parts.setdefault(each.id, {})[base] = each
+        found, now = {each.id: each for each in open}, time()
+        doubted = sorted((_info(id, known, now) for id, known in parts.items()), key=lambda each: -each.seconds)
+        for info in doubted[:MOST_LISTED]:
+            own = found.get(info.id)
+            found[info.id] = (
+                info if own is None else replace(own, state=info.state, shards=info.shards, holds=info.holds)
+            )
+        missing = [base for base, known in zip(bases, told, strict=False) if known is None]
+        return sorted(found.values(), key=lambda each: -each.seconds), missing
+
+    async def _told(self, base: DomainIndex) -> Sequence[KnownTransaction] | None:
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                return await self._known(base)
+        except (HeadraceError, TimeoutError):
+            return None
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -106,3 +142,32 @@ class InDoubt:
 
     async def _act(self, act: TransactionAct, id: str, domain: DomainIndex) -> Written:
         return await self._transact(act, InTransaction(id, domain=domain), None)
+
+
+def _info(id: str, parts: Mapping[DomainIndex, KnownTransaction], now: float) -> TransactionInfo:
+    """By what its shards know. It is as old as it has been prepared."""
+    since = min((each.since for each in parts.values() if each.since), default=now)
+    shards = {*parts, *(shard for each in parts.values() for shard in (each.decider, *each.others))}
+    held = [what for each in parts.values() for what in each.holds]
+    state = "committed" if any(each.others for each in parts.values()) else "in doubt"
+    seconds = round(max(0.0, now - since), 3)
+    return TransactionInfo(id, "", seconds, seconds, 0, False, state, tuple(sorted(shards)), tuple(held))
+
+
+def told_of_doubt(prepared: Mapping[str, float], open: int) -> dict[str, Any]:
+    """For a status: how many are in doubt, and since when the first of them is; and an alarm where that is long ago.
+
+    ``prepared``: when each of them was. ``open``: how many this process has open."""
+    now = time()
+    ages = {id: max(0.0, now - (since or now)) for id, since in prepared.items()}
+    oldest = max(ages, key=lambda id: ages[id], default="")
+    seconds = ages.get(oldest, 0.0)
+    shown = {"open": open, "in_doubt": len(ages), "in_doubt_seconds": round(seconds, 3)}
+    if seconds <= ALARM_SECONDS:
+        return shown
+    others = f", and {len(ages) - 1} more are in doubt" if len(ages) > 1 else ""
+    told = (
+        f'transaction "{oldest}" has been in doubt for {seconds:.0f} s{others}: what it has read and changed is held '
+        "until the shard that decides answers. SHOW TRANSACTIONS names its shards"
+    )
+    return {**shown, "alarm": told}

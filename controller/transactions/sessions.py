@@ -25,7 +25,7 @@ NAMES_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """One that is open, for whoever asks for a list."""
+    """One that is open here, or that some shard has a part of, for whoever asks for a list."""
 
     id: str
     account: str
@@ -33,6 +33,12 @@ class TransactionInfo:
     idle: float
     statements: int
     read_only: bool
+    state: str = "open"
+    """``in doubt``: prepared, and not known to be committed. ``committed``: some shards have yet to hear of it."""
+    shards: tuple[int, ...] = ()
+    """Those that have a part of it."""
+    holds: tuple[str, ...] = ()
+    """What others wait for that it holds, or the first of it."""
 
 
 class StatementSession:
@@ -248,6 +254,7 @@ class Sessions:
                 round(now - session.seen, 3),
                 own.statements,
                 own.read_only,
+                shards=own.shards,
             )
             for session in (*self._known.values(), *self._single.values(), *self._connected.values())
             if (own := session.transaction) is not None

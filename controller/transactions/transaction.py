@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from controller.deployment import WriteResult
@@ -97,6 +97,11 @@ class Transaction:
         self._commits = self._doubted = False
         self._decider: DomainIndex | None = None
         """It was asked to commit."""
+
+    @property
+    def shards(self) -> tuple[DomainIndex, ...]:
+        """Where it has a part."""
+        return tuple(sorted(self._begun))
 
     # --- what is asked of one shard -----------------------------------------------------------------------------
 
@@ -346,7 +351,7 @@ class Transaction:
         self._commits = True
         if self._decider is None:
             try:
-                await _all(self._unlocked(Prepare(decider), domain) for domain in others)
+                await _all(self._unlocked(Prepare(decider, time()), domain) for domain in others)
             except (HeadraceError, TimeoutError):
                 self.is_over = True
                 await self._end_all()

@@ -208,6 +208,8 @@ class Prepare:
     says. It is there after a crash."""
 
     decider: DomainIndex
+    since: float = 0.0
+    """When whoever commits asked for it, in seconds since 1970: how long it has been in doubt. 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from domains.language.encoding import encode_key, row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
-from domains.store.storage import TransactionRecord, best_key, declared_indexes
+from domains.store.storage import TransactionPart, TransactionRecord, best_key, declared_indexes
 from domains.store.walking import Interval, orders_of
 from domains.store.widening import Widening, widening
 
@@ -264,6 +264,8 @@ class MemoryStore:
         self._log: dict[str, list[tuple[int, list[Delta]]]] = {}
         self._records: dict[str, TransactionRecord] = {}
         self._staged_records: dict[str, TransactionRecord | None] = {}
+        self._parts: dict[str, TransactionPart] = {}
+        self._staged_parts: dict[str, TransactionPart] = {}
 
     def create_table(self, schema: TableSchema) -> MemoryTable:
         if schema.name in self._tables:
@@ -321,17 +323,30 @@ class MemoryStore:
             if record is not None:
                 self._records[id] = record
         self._staged_records.clear()
+        self._parts |= self._staged_parts
+        self._staged_parts.clear()
 
     def rollback(self) -> None:
         for table in self._tables.values():
             table.rollback()
         self._staged_records.clear()
+        self._staged_parts.clear()
 
     def keep(self, transaction: str, record: TransactionRecord | None) -> None:
         self._staged_records[transaction] = record
 
     def records(self) -> dict[str, TransactionRecord]:
         return dict(self._records)
+
+    def note_part(self, transaction: str, part: TransactionPart) -> None:
+        self._staged_parts[transaction] = part
+
+    def parts(self) -> dict[str, TransactionPart]:
+        return dict(sorted(self._parts.items()))
+
+    def forget_parts(self, transactions: Iterable[str]) -> None:
+        for id in transactions:
+            self._parts.pop(id, None)
 
     def position(self, table: str) -> int:
         self.table(table)

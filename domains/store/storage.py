@@ -77,10 +77,40 @@ class TransactionRecord:
     """The tables in which it has looked something up."""
     changes: Mapping[str, list[Delta]] = field(default_factory=dict)
     """What it is to change, by table; nothing where it is committed."""
+    since: float = 0.0
+    """When it was prepared; see :class:`domains.plan.packets.Prepare`."""
+    at: Mapping[str, int] = field(default_factory=dict)
+    """The positions of all tables then, by base shard."""
+    order: int = 0
+    """Its number among what was prepared and committed in this shard."""
 
     @property
     def is_committed(self) -> bool:
         return bool(self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """Where what a transaction has changed in a shard stands among its other writes, by base shard: with this a cut of
+    the shards has all of a transaction or nothing (``domains/archive/transactions.py``). It is kept, as the log is,
+    until it is archived."""
+
+    decider: DomainIndex
+    others: tuple[DomainIndex, ...]
+    """In the shard that decided: those that were prepared."""
+    prepared: Mapping[str, int]
+    """The positions of all tables when it was prepared."""
+    before: Mapping[str, int]
+    """The same before it was committed."""
+    committed: Mapping[str, int]
+    """The positions of its writes."""
+    prepared_order: int
+    order: int
+    """The numbers of both among what was prepared and committed in the shard: what was only read has no position."""
+
+
+PARTS_MOST = 100_000
+"""Parts that a shard still has when it is opened. Older ones are of before there was an archive, and wait for one."""
 
 
 class StoredRows(Protocol):
@@ -210,6 +240,15 @@ class Store(Protocol):
 
     def records(self) -> dict[str, TransactionRecord]:
         """What is kept of transactions. Rows have the table's present width; a dropped table is left out."""
+
+    def note_part(self, transaction: str, part: TransactionPart) -> None:
+        """Have this told to cuts of a transaction, with the step's write."""
+
+    def parts(self) -> dict[str, TransactionPart]:
+        """What is noted of transactions, those that began first first. Any thread."""
+
+    def forget_parts(self, transactions: Iterable[str]) -> None:
+        """What was noted of these is archived, with what other shards have of them. Not within a step."""
 
     def position(self, table: str) -> int:
         """The sequence number of the table's last committed step (0: none)."""

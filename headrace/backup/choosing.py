@@ -9,13 +9,16 @@ that failed for some of the tables is none.
   cut that has what it names, or of the last one where none has it yet.
 * **Nothing**: the last cut. What the archive has of some tables beyond it is counted, and said.
 * **``latest``**: all that there is of each table, whatever the others have.
+
+But for ``latest``, each transaction is in it wholly, or not at all (``domains/archive/transactions.py``). So a shard
+may be as of some writes before its cut, and have what a transaction changes added that it had prepared only.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace_client import tokens
@@ -23,12 +26,14 @@ from headrace_client import tokens
 from domains.archive.manifest import (
     ArchiveError,
     ArchiveGap,
+    NotArchivedYet,
     SegmentCorrupt,
     SegmentMissing,
     ShardManifest,
     opened,
     sealed,
 )
+from domains.archive.transactions import ArchivedPart
 from domains.errors import NotFound
 from domains.language.types import TableSchema
 from domains.plan.packets import Clock
@@ -118,6 +123,8 @@ class ShardAsOf:
     manifest: ShardManifest
     position: int
     schema: TableSchema
+    lacking: tuple[ArchivedPart, ...] = ()
+    """Transactions that were committed in other shards: what they change here is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +185,52 @@ def choose(place: Place, as_of: str | None) -> AsOf:
             if wanted is None:
                 wanted = manifest.position if as_of == LATEST else _position(manifest, cut, time)
             chosen.append(ShardAsOf(manifest, wanted, schema))
+    if as_of != LATEST:
+        chosen = _whole(chosen, book, cut, clock)
     folds = [each.manifest.fold_of(each.position) for each in chosen]
     moment = cut.time
     if as_of == LATEST or not cut.is_whole:
         moment = time or max([record.time, *(segment.closed for fold in folds for segment in fold[-1:])])
     later = sum(each.manifest.position - each.position for each in chosen) if as_of is None else 0
     return AsOf(recipe, record.shards, tuple(chosen), tuple(each.name for each in schemas), record.time, moment, later)
+
+
+def _whole(chosen: list[ShardAsOf], book: RecipeBook, cut: Cut, clock: Clock | None) -> list[ShardAsOf]:
+    """The same with each transaction wholly, or nothing of it.
+
+    :raises NotArchivedYet: no cut has what a token names so, and is archived."""
+    asked = {each.manifest.base: each.position for each in chosen}
+    found = cut.closed_at(asked)
+    if clock is not None and not _has(found.positions, clock):
+        # The others were cut before a transaction that it names was prepared there: as of a later cut it was.
+        later = [each for each in book.cuts() if each.record.order == cut.record.order and each.number > cut.number]
+        known = {each.manifest.base: each.manifest.position for each in chosen}
+        for each in later:
+            taken = {
+                base: clock.get(base, min(known[base], each.positions.get(base, at))) for base, at in asked.items()
+            }
+            found = each.closed_at(taken)
+            if _has(found.positions, clock):
+                break
+        else:
+            raise NotArchivedYet(
+                "a transaction that the token names is not archived in all of its shards",
+                hint="archive up to now, and try again, or restore as of a time",
+            )
+    parts = {
+        each.manifest.base: tuple(
+            part for part in found.lacking if each.manifest.base in {**part.changes, **(part.committed or {})}
+        )
+        for each in chosen
+    }
+    return [
+        replace(each, position=found.positions[each.manifest.base], lacking=parts[each.manifest.base])
+        for each in chosen
+    ]
+
+
+def _has(positions: Clock, clock: Clock) -> bool:
+    return all(positions.get(base, at) >= at for base, at in clock.items())
 
 
 def _position(manifest: ShardManifest, cut: Cut, time: str | None) -> int:
@@ -208,14 +255,14 @@ def _cut_with(book: RecipeBook, clock: Clock) -> Cut | None:
     if record is None:
         return None
     latest: Clock = dict(record.positions) if record.is_cut else {}
-    found = Cut(record.time, latest, record)
+    found = replace(record.cut(), positions=latest)
     for cut in book.cuts():
         if cut.record.order > record.order and not clock.keys() <= cut.positions.keys():
             break  # Its table was dropped before any cut had it.
         latest = {base: max(at, latest.get(base, 0)) for base, at in cut.positions.items()} | {
             base: at for base, at in latest.items() if base not in cut.positions
         }
-        found = Cut(max(record.time, cut.time), latest, record, max(cut.number, 1))
+        found = Cut(max(record.time, cut.time), latest, record, max(cut.number, 1), cut.told, cut.lost)
         if cut.has(clock):
             break
     return found

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,9 @@ from uuid import uuid4
 
 from controller.cluster.state import Assignment, ClusterState
 from domains.archive.manifest import sealed
+from domains.language.types import Delta
 from domains.plan.graph import DomainIndex
+from domains.store.widening import widening
 from headrace.backup.choosing import AsOf, ShardAsOf, choose
 from headrace.cluster.kept_state import FORMAT as STATE_FORMAT
 from headrace.cluster.kept_state import RESTORED
@@ -227,12 +229,35 @@ def _make_shard(place: Place, directory: Path, tables: Iterable[ShardAsOf], scra
     total = 0
     try:
         for each in tables:
-            rows = rebuild_table(store, place, each.manifest, each.position, schema=each.schema, scratch=scratch)
+            rows = rebuild_table(
+                store,
+                place,
+                each.manifest,
+                each.position,
+                schema=each.schema,
+                scratch=scratch,
+                behind=_lacking(place, each),
+            )
             tell(each.manifest.base, rows)
             total += rows
     finally:
         store.close()
     return total
+
+
+def _lacking(place: Place, table: ShardAsOf) -> Iterator[list[Delta]]:
+    """What transactions change in the table that it had only prepared: as it was told, or by the log of later."""
+    base = table.manifest.base
+    for part in table.lacking:
+        if base in part.changes:
+            changes = part.changes[base]
+            widen, width = widening(changes.schema, table.schema), len(table.schema.columns)
+            yield [(widen(row)[:width], weight) for row, weight in changes.deltas]
+        else:
+            assert part.committed is not None, "it has the base by one of both"
+            at = part.committed[base]
+            for entries in log_of(place, table.manifest, at, schema=table.schema, after=at - 1):
+                yield [(row, weight) for _, row, weight in entries]
 
 
 def _write_cluster(making: Path, chosen: AsOf, deployment: str) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headrace_client import calls
 from headrace_client.connection import Connection
 from headrace_client.results import Archived
 
 from domains.archive.manifest import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
+from domains.archive.transactions import PartPlace, missing_parts, part_of, parts_told
+from domains.language.types import TableSchema
 from headrace.backup.choosing import BackupContents, read_contents
 from headrace.errors import AlreadyExists, NotFound, StorageFailure
 from worker.archive.manifests import all_manifests, write_manifest
@@ -28,7 +31,9 @@ from zookeeper.local_authority import stored_state
 TRIES = 3
 """Tries to copy a manifest's files: the archive may delete one in between, once an hour at most."""
 
-VERSION_MAX = (2**62, 0)
+ALL = 2**62
+"""No number is greater: a store that nobody uses is all of one moment."""
+VERSION_MAX = (ALL, 0)
 """The cut's own record is the last one."""
 
 Told = Callable[[str], None]
@@ -55,6 +60,8 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
     for file in copied.keys() - files.keys():  # Of a cut that could not be copied to its end.
         target.delete(file)
     book = RecipeBook(target)
+    told: Sequence[dict[str, Any]] = ()
+    lost: Sequence[PartPlace] = ()
     for record in RecipeBook(source).records():
         if record.number <= archived.number:  # Later ones are of positions that this has not.
             book.write(record)
@@ -62,6 +69,8 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
         mine = earlier.number > 0 and earlier.record.number <= archived.number
         if mine and all(at <= archived.positions.get(base, at) for base, at in earlier.positions.items()):
             book.write_cut(earlier)
+        if earlier.positions == archived.positions and earlier.record.number == archived.number:
+            told, lost = earlier.told, earlier.lost
     cut = RecipeRecord(
         archived.time,
         archived.positions,
@@ -71,6 +80,8 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
         number=archived.number,
         version=VERSION_MAX,
         is_cut=True,
+        told=told,
+        lost=lost,
     )
     return _finish(target, manifests, cut, files)
 
@@ -88,11 +99,12 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Ba
         )
     shards = shards_of(data)
     target, closed = _empty(dest), time_text(time.time())
-    manifests = []
+    manifests, told = [], list[dict[str, Any]]()
     with ExitStack() as opened:
         for shard, directory in enumerate(base_directories(data, shards)):
             store = RocksStore(directory, create=False)
             opened.callback(store.close)
+            schemas: dict[str, tuple[str, TableSchema]] = {}
             for schema in store.tables():
                 if schema.filling:
                     continue
@@ -101,11 +113,17 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Ba
                 if cut.position:
                     archive.begin(cut, closed)
                 manifests.append(archive.manifest)
+                schemas[schema.name] = archive.manifest.base, cut.schema
                 tell(f"{archive.manifest.base}: {sum(each.rows for each in archive.manifest.segments):,} rows")
+            prepared = {id: record for id, record in store.records().items() if not record.is_committed}
+            told += parts_told(shard, ALL, prepared, store.parts(), schemas)
     files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
     positions = {manifest.base: manifest.position for manifest in manifests}
     identities = {manifest.base: manifest.identity for manifest in manifests}
-    record = RecipeRecord(closed, positions, identities, shards, _stored(recipe), number=1, is_cut=True)
+    lost = sorted(missing_parts(map(part_of, told)))
+    record = RecipeRecord(
+        closed, positions, identities, shards, _stored(recipe), number=1, is_cut=True, told=told, lost=lost
+    )
     return _finish(target, manifests, record, files)
 
 

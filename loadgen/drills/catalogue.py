@@ -149,6 +149,7 @@ DRILLS = {
             Goals(untouched=False),
             ClusterShape(apis=2),
             prepare=transfers.prepare,
+            means=transfers.means,
         ),
     )
 }

@@ -4,6 +4,7 @@
 
     movers, several at once     UPDATE source; UPDATE sink; INSERT INTO transfers    all or none, by "atomic"
     meanwhile                   the total, by look-ups with "consistent"             always the same
+    a back-up, restored         the total, what its transfers say, and those that were answered before it was asked for
     the fault                   kill -9 of a worker, the leader, or an api process, by turns
     afterwards                  each account has what the transfers that are there say; of the transfers all are there
                                 that were answered, none that was refused, and nothing is held any more
@@ -14,12 +15,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from loadgen.drills.cluster import DrillFailed, asked
+from loadgen.drills.cluster import DrillCluster, DrillFailed, asked, headrace
 from loadgen.drills.faults import kill_leader, kill_worker
 from loadgen.drills.stage import WHOLE_SECONDS, DrillStage
 
@@ -32,6 +36,8 @@ SCHEMA = (
     "CREATE TABLE transfers (id BIGINT NOT NULL PRIMARY KEY, source BIGINT NOT NULL, sink BIGINT NOT NULL)",
     "CREATE EXT VIEW money AS SELECT SUM(n) AS n FROM accounts",
 )
+ACCOUNTS_SQL, TRANSFERS_SQL = "SELECT id, n FROM accounts", "SELECT id, source, sink FROM transfers"
+Rows = Sequence[Sequence[Any]]
 AGAIN_SECONDS = 0.05
 
 
@@ -43,6 +49,14 @@ class Moves:
     answered: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
     totals: int = 0
+
+
+@asynccontextmanager
+async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
+    archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
+    for kind in ("worker", "controller", "api"):
+        cluster.started_with(kind, archive)
+    yield {}
 
 
 async def prepare(stage: DrillStage) -> None:
@@ -61,6 +75,7 @@ async def kill_amid_transfers(stage: DrillStage) -> None:
     tasks.append(asyncio.create_task(_look_on(stage, moves, over)))
     try:
         await _until_moved(stage, moves)
+        await _back_up(stage, moves)
         fault = (kill_worker, kill_leader, _kill_api)[len(stage.faults) % 3]
         await fault(stage)
         await stage.until_whole()
@@ -70,6 +85,7 @@ async def kill_amid_transfers(stage: DrillStage) -> None:
         await asyncio.gather(*tasks)
     await _judge(stage, moves)
     stage.notes |= {
+        "backups": stage.notes.get("backups", 0) + 1,
         "transfers": len(moves.answered),
         "unknown": moves.sent - len(moves.answered) - len(moves.refused),
         "totals": moves.totals,
@@ -126,6 +142,34 @@ async def _look_on(stage: DrillStage, moves: Moves, over: asyncio.Event) -> None
             await asyncio.sleep(AGAIN_SECONDS)
 
 
+async def _back_up(stage: DrillStage, moves: Moves) -> None:
+    directory, answered = stage.directory / "backups" / str(len(stage.faults)), set(moves.answered)
+    await headrace("backup", directory / "taken", "--url", stage.cluster.url)
+    await headrace("restore", directory / "taken", "--data", directory / "data")
+    accounts, transfers = await asyncio.to_thread(_restored, directory / "data", stage.cluster.shape.shards)
+    for what in _wrong(accounts, transfers, answered):
+        stage.broken.append(f"of a back-up: {what}")
+
+
+def _restored(data: Path, shards: int) -> tuple[Rows, Rows]:
+    from headrace.embedding import embedded  # Late: only here a server is in the drill's own process.
+
+    with embedded(data, shards=shards) as db:
+        return db.execute(ACCOUNTS_SQL).rows, db.execute(TRANSFERS_SQL).rows
+
+
+def _wrong(accounts: Rows, transfers: Rows, answered: set[int]) -> Iterator[str]:
+    """What is wrong with what is there, in words."""
+    wanted = dict.fromkeys(range(ACCOUNTS), EACH)
+    for _, source, sink in transfers:
+        wanted[source] -= 1
+        wanted[sink] += 1
+    if dict(map(tuple, accounts)) != wanted:
+        yield "accounts do not have what the transfers say"
+    if missing := answered - {number for number, _, _ in transfers}:
+        yield f"transfers that were answered are missing: {sorted(missing)[:5]}"
+
+
 async def _judge(stage: DrillStage, moves: Moves) -> None:
     """When nothing is left in doubt: an UPDATE of every account waits for that."""
     async with stage.cluster.client() as client:
@@ -134,20 +178,10 @@ async def _judge(stage: DrillStage, moves: Moves) -> None:
             if stage.now > until:
                 raise DrillFailed("accounts are held long after the last transfer")
             await asyncio.sleep(AGAIN_SECONDS)
-        accounts = await _rows(client, "SELECT id, n FROM accounts")
-        transfers = await _rows(client, "SELECT id, source, sink FROM transfers")
-    wanted = dict.fromkeys(range(ACCOUNTS), EACH)
-    for _, source, sink in transfers:
-        wanted[source] -= 1
-        wanted[sink] += 1
-    there = {number for number, _, _ in transfers}
-    for what, wrong in (
-        ("accounts do not have what the transfers say", dict(map(tuple, accounts)) != wanted),
-        (f"transfers that were answered are missing: {sorted(moves.answered - there)[:5]}", moves.answered - there),
-        (f"transfers that were refused are there: {sorted(moves.refused & there)[:5]}", moves.refused & there),
-    ):
-        if wrong:
-            stage.broken.append(what)
+        accounts, transfers = await _rows(client, ACCOUNTS_SQL), await _rows(client, TRANSFERS_SQL)
+    stage.broken += _wrong(accounts, transfers, moves.answered)
+    if there := moves.refused & {number for number, _, _ in transfers}:
+        stage.broken.append(f"transfers that were refused are there: {sorted(there)[:5]}")
 
 
 async def _rows(client: httpx.AsyncClient, sql: str) -> list[list[Any]]:

@@ -39,6 +39,7 @@ from controller.deployment import (
 )
 from controller.live.live_views import LivePort, LiveViews
 from controller.statements.running import Lists, RunningStatements
+from controller.transactions.in_doubt import InDoubt
 from controller.transactions.sessions import Sessions
 from domains.errors import (
     AlreadyExists,
@@ -149,6 +150,7 @@ class FakeDeployment:
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
         self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions)
+        self.in_doubt = InDoubt(_no_transactions, _no_transactions, list)
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

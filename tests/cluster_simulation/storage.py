@@ -14,7 +14,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryTable
-from domains.store.storage import TransactionRecord
+from domains.store.storage import TransactionPart, TransactionRecord
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.loop import Process
 from tests.failing_store import FailingStore, Fuse
@@ -33,6 +33,8 @@ class _Step:
     """The streams of numbered writes, before it."""
     records: dict[str, TransactionRecord]
     """What was kept of transactions, before it."""
+    parts: dict[str, TransactionPart]
+    """What was noted of them for cuts, before it."""
 
 
 class CrashStore(FailingStore):
@@ -46,7 +48,7 @@ class CrashStore(FailingStore):
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         entries = list(log)
-        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {}, {}, self.records())
+        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {}, {}, self.records(), self.parts())
         for schema in self.tables():
             table = self.table(schema.name)
             if table._staged:
@@ -107,7 +109,7 @@ class CrashStore(FailingStore):
         for name, position in step.positions.items():
             self._positions[name] = position
             self.trim_after(name, position)
-        self._records = step.records
+        self._records, self._parts = step.records, step.parts
         for name, streams in step.streams.items():
             self.table(name)._streams = streams
         for name, number in step.numbers.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from domains.language.expressions import Field
 from domains.language.functions import call
 from domains.language.json_rows import stored_expression
 from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryStore
+from domains.store.storage import TransactionPart, TransactionRecord
 from domains.store.widening import widening
 from worker.rocks import RocksStore
 
@@ -378,3 +381,26 @@ def test_an_index_of_columns_to_come_is_lost_with_the_process(tmp_path: Path) ->
     assert store.table("votes").find((2, 0), (5, 1)) == [((1, "a", 5), 1)]
     assert store.table("votes").has_index((2, 0))
     store.close()
+
+
+def test_what_is_kept_of_transactions_comes_and_goes_with_the_step(store: AnyStore) -> None:
+    store.create_table(VOTES)
+    there = DomainIndex(3)
+    prepared = TransactionRecord(there, (), 1, ("votes",), {"votes": [((1, "a"), 1)]}, 7.5, {"votes@1": 4}, 2)
+    part = TransactionPart(there, (DomainIndex(1),), {"votes@1": 4}, {"votes@1": 5}, {"votes@1": 6}, 2, 3)
+    store.keep("a", prepared)
+    store.note_part("b", part)
+    assert (store.records(), store.parts()) == ({}, {})
+    store.rollback()
+    store.commit([])
+    assert (store.records(), store.parts()) == ({}, {})
+    store.keep("a", prepared)
+    store.note_part("b", part)
+    store.note_part("a", replace(part, order=9))
+    store.commit([])
+    assert store.records() == {"a": prepared}
+    assert list(store.parts().items()) == [("a", replace(part, order=9)), ("b", part)]
+    store.keep("a", None)
+    store.commit([])
+    store.forget_parts(["b", "never"])
+    assert (store.records(), list(store.parts())) == ({}, ["a"])

@@ -23,22 +23,22 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Condition, Thread
 from typing import Any
 
 from domains.archive.manifest import ArchiveError, ArchiveUnreachable
+from domains.archive.transactions import missing_parts, part_of
 from domains.errors import HeadraceError, NotFound, StorageFailure
-from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from worker.archive.compacting import Tidying
+from worker.archive.cut_tables import Cuts, Key, prepared_in, settle
 from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow, wall_clock
 from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.dataflow.thread import DataflowThread
-from worker.protocol.messages import version_of
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
 
@@ -61,7 +61,6 @@ CUTS = 10
 """Cuts that one pass tries: a table was dropped during each but the last. With more drops the pass fails."""
 
 _log = logging.getLogger("headrace.worker")
-Key = tuple[DomainIndex, str]
 
 
 @dataclass(slots=True)
@@ -128,25 +127,6 @@ class PassRequest:
     hold: str | None
     epoch: int
     urgent: bool
-
-
-@dataclass(slots=True)
-class Cuts:
-    """All base tables of the process, between two steps."""
-
-    closed: str
-    hosts: dict[Key, tuple[HostedDomain, TableCut]] = field(default_factory=dict)
-    recipe: Callable[[], str] | None = None
-
-    def taken(self) -> ArchivePass:
-        cuts = [(host.domain.base_name(cut.schema), cut) for host, cut in self.hosts.values()]
-        return ArchivePass(
-            {base: cut.position for base, cut in cuts},
-            {base: cut.identity for base, cut in cuts},
-            {base: version_of(cut.schema) for base, cut in cuts},
-            self.closed,
-            None if self.recipe is None else self.recipe(),
-        )
 
 
 def _unexpected(doing: str, error: Exception) -> StorageFailure:
@@ -309,7 +289,7 @@ class Archiver:
             place = self._place = self._place or Place(self.options.url)
             cuts, errors = self._cut_and_archive(place, asked)
             self._forget_others(cuts)
-            taken = cuts.taken()
+            taken = replace(cuts.taken(), told=cuts.told())
             if not errors:
                 taken = self._keep_recipe(place, cuts, taken)
             self._tidy(place)
@@ -339,6 +319,7 @@ class Archiver:
             cuts = Cuts(after(time_text(self._clock()), self.last_pass or ""), recipe=self._recipe and self._recipe())
             for index, host in self._dataflow.hosted.hosts.items():
                 if isinstance(host.domain.store, RocksStore):
+                    cuts.prepared[index] = prepared_in(host.domain)
                     for schema in host.domain.store.tables():
                         if schema.filling:
                             continue
@@ -477,8 +458,12 @@ class Archiver:
             return taken
         book = self._book = self._book or RecipeBook(place)
         shards = max((host.domain.shards for host, _ in cuts.hosts.values()), default=1)
+        # All is here, and of one moment: what a shard does not have then it has no more.
+        lost = tuple(sorted(missing_parts(map(part_of, taken.told))))
         record = RecipeRecord(taken.time, taken.positions, taken.identities, shards, taken.recipe)
-        kept = book.keep(record)
+        kept = book.keep(replace(record, told=taken.told, lost=lost))
+        settled = kept.closed().settled
+        self._between_steps(lambda: settle(self._dataflow.hosted, settled))
         if kept.positions is record.positions:
             book.expire(self._tidying.boundary(self._clock()))
         return replace(taken, number=kept.record.number, time=max(taken.time, kept.time))

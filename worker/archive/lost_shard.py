@@ -25,7 +25,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -61,12 +61,14 @@ def rebuild_table(
     identity: str | None = None,
     scratch: Path | None = None,
     loaded: Loaded = lambda rows: None,
+    behind: Iterable[list[Delta]] = (),
 ) -> int:
     """Load the fold at a position into a new table of a store that writes no log; answers how many rows it has. The
     table's position is then the fold's, and its log begins there. A restore uses this, too.
 
     ``schema`` is the table's, if it was altered since the position. ``identity`` is the manifest's only if the table
-    goes on with the same archive. ``loaded`` is told of each part's rows. The table is durable once the store is synced
+    goes on with the same archive. ``loaded`` is told of each part's rows. ``behind`` are changes of what was loaded, in
+    the width of ``schema``. The table is durable once the store is synced
     or closed.
 
     :raises ArchiveError: a row is missing or does not fit; the store must then be thrown away.
@@ -83,6 +85,11 @@ def rebuild_table(
             store.commit([])
             total += sum(weight for _, weight in deltas)
         loaded(sum(weight for _, weight in part))
+    for deltas in behind:
+        check_rows(types, manifest.shard, [row for row, weight in deltas if weight > 0])
+        table.stage(deltas)
+        store.commit([])
+        total += sum(weight for _, weight in deltas)
     table.raise_auto_increment(manifest.auto_increment)
     if position:
         store.commit([(wanted.name, position, [])])

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # The command line reads these options, and must not load the engine.
+    from domains.archive.transactions import PartPlace
     from domains.plan.packets import Clock
 
 INTERVAL = 60.0
@@ -71,6 +72,12 @@ class ArchivePass:
     """The one at the cut, if this process is the whole deployment."""
     number: int = 0
     """The number of its record in the archive (``worker/archive/recipes.py``)."""
+    told: tuple[dict[str, Any], ...] = ()
+    """What its shards have of transactions (``domains/archive/transactions.py``)."""
+    lost: tuple[PartPlace, ...] = ()
+    """What they have not any more."""
+    settled: tuple[str, ...] = ()
+    """Transactions that it has wholly, once it is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

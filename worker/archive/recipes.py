@@ -7,6 +7,9 @@ new writes a cut::
     ROOT/cuts/000000000003-000000000017-2026-01-31T08:01:00.000Z.json       {"number", "time", "positions", "recipe"}
     ROOT/cuts/last                                                          {"record": 3, "cut": 17}
 
+Both have ``told`` where shards have told of transactions over several of them, whose parts may stand on both sides of
+the cut (``domains/archive/transactions.py``).
+
 A pass that failed for some of the tables writes neither: what it archived of the others is part of the next cut.
 
 ``positions`` are those of the base shards at the cut that had this recipe, ``identities`` their tables. So a deployment
@@ -32,10 +35,12 @@ positions of that record; and the first record that stays says that there were o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from domains.archive.manifest import ArchiveFenced, ManifestDamaged, opened, sealed
+from domains.archive.transactions import PartPlace, WholeCut, part_of, whole
 from domains.plan.packets import Clock
 from worker.archive.options import ArchivePass, wall_clock
 from worker.archive.place import Place, after, time_text
@@ -67,11 +72,18 @@ class RecipeRecord:
     """Its positions are a cut, and later cuts are recorded. False for version 0.1."""
     cuts_before: int = -1
     """The number of the last cut of the record before; -1: an earlier build wrote it."""
+    told: Sequence[dict[str, Any]] = ()
+    """What the shards had of transactions at its cut (``domains/archive/transactions.py``)."""
+    lost: Sequence[PartPlace] = ()
+    """What they had not any more."""
 
     @property
     def order(self) -> tuple[int, tuple[int, int], str]:
         """Two controllers that write at once may give the same number."""
         return self.number, self.version, self.time
+
+    def cut(self) -> Cut:
+        return Cut(self.time, self.positions, self, told=self.told, lost=self.lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,20 @@ class Cut:
     """The record with the recipe of that moment."""
     number: int = 0
     """Among the cuts of its record; 0: it was written with the record."""
+    told: Sequence[dict[str, Any]] = ()
+    lost: Sequence[PartPlace] = ()
+    """As in the record."""
+
+    def closed(self) -> WholeCut:
+        """What it has of each transaction wholly. Raises ManifestDamaged."""
+        return self.closed_at(self.positions)
+
+    def closed_at(self, positions: Clock) -> WholeCut:
+        """The same where some of its shards are as of other positions."""
+        try:
+            return whole(positions, map(part_of, self.told), self.lost)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ManifestDamaged(f"what the cut of {self.time} has of transactions is damaged: {error!r}") from error
 
     @property
     def is_whole(self) -> bool:
@@ -111,7 +137,7 @@ class RecipeBook:
         names = self._cut_names()
         for record in self.records():
             if record.is_cut:
-                yield Cut(record.time, record.positions, record)
+                yield record.cut()
             for name in names:
                 if _number_of(name) == record.number and (cut := self._read_cut(name, record)) is not None:
                     yield cut
@@ -126,7 +152,7 @@ class RecipeBook:
                 cut = self._read_cut(name, record)
                 if cut is not None:
                     return cut
-        return Cut(record.time, record.positions, record)
+        return record.cut()
 
     def check_behind(self, cut: Cut) -> None:
         """:raises ManifestDamaged: the one that was recorded behind this cut is gone."""
@@ -206,15 +232,17 @@ class RecipeBook:
             return self.write(replace(record, number=number, time=time, is_cut=True, cuts_before=last.number))
         if last.positions == record.positions and last.is_whole:
             return last
-        return self.write_cut(Cut(time, record.positions, last.record, last.number + 1))
+        number = last.number + 1
+        return self.write_cut(Cut(time, record.positions, last.record, number, record.told, record.lost))
 
     def write(self, record: RecipeRecord) -> Cut:
         self._replace(record)
-        self._last = Cut(record.time, record.positions, record)
+        self._last = record.cut()
         return self._last
 
     def write_cut(self, cut: Cut) -> Cut:
         document = {"number": cut.number, "time": cut.time, "positions": cut.positions, "recipe": cut.record.time}
+        document |= {"told": list(cut.told), "lost": list(cut.lost)} if cut.told else {}
         name = f"{cut.record.number:012}-{cut.number:012}-{cut.time}.json"
         self._place.replace(f"{CUTS}/{name}", json.dumps(sealed(document), indent=1).encode())
         self._last = cut
@@ -264,7 +292,8 @@ class RecipeBook:
                 f'the record of a cut "{shown}" is damaged: {error}',
                 hint="delete it: as of its time, the one before counts",
             ) from error
-        return Cut(time, positions, record, number) if recipe == record.time else None
+        told, lost = document.get("told", ()), document.get("lost", ())
+        return Cut(time, positions, record, number, told, lost) if recipe == record.time else None
 
 
 def _number_of(name: str) -> int:
@@ -321,7 +350,8 @@ def keep_recipe(
     before. Raises ArchiveError."""
     book, moment = RecipeBook(Place(url)), now()
     record = RecipeRecord(time_text(moment), taken.positions, taken.identities, shards, recipe, version=version)
-    kept = book.keep(record)
+    kept = book.keep(replace(record, told=taken.told, lost=taken.lost))
     if retention is not None:
         book.expire(time_text(moment - retention))
-    return replace(taken, number=kept.record.number, time=max(record.time, kept.time), recipe=recipe)
+    settled = kept.closed().settled
+    return replace(taken, number=kept.record.number, time=max(record.time, kept.time), recipe=recipe, settled=settled)

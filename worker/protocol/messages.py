@@ -328,6 +328,10 @@ class KnownTransaction:
     decider: DomainIndex
     others: tuple[DomainIndex, ...]
     """Where it was committed here: who has to hear of it. (): it is prepared here."""
+    since: float = 0.0
+    """When it was prepared here; see :class:`domains.plan.packets.Prepare`."""
+    holds: tuple[str, ...] = ()
+    """What is held for it here, for people."""
 
 
 @dataclass(frozen=True, slots=True)

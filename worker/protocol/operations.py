@@ -152,6 +152,31 @@ class ArchivePositions:
     identities: dict[str, str] = field(default_factory=dict)
     schemas: dict[str, int] = field(default_factory=dict)
     """The version (:func:`version_of`) of the schema that each was cut with."""
+    told: bytes = b"[]"
+    """What they have of transactions, as JSON (``domains/archive/transactions.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartsRequest:
+    """Which of these transactions a base shard has prepared or committed, as far as it is to tell of them. →
+    ``KnownParts``; NotHere"""
+
+    domain: DomainIndex
+    transactions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownParts:
+    transactions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSettled:
+    """A cut was recorded that has these transactions wholly: nothing need be told of them any more. → ``Done``
+
+    It may be lost: they are told again then, and settled again."""
+
+    transactions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

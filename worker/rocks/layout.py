@@ -8,6 +8,7 @@ key                                             value                           
 ``m 02 ‖ table``                                marshal: rows, auto-increment, unique, …    its counters
 ``m 03 ‖ table ‖ stream``                       the last number, 8 bytes                    a stream of writes
 ``m 04 ‖ id``                                   marshal: decider, others, rows, changes, …  a transaction's record
+``m 05 ‖ id``                                   marshal: decider, others, positions         where its part stands
 ``r ‖ table ‖ row key``                         the row's content, or nothing               a row
 ``i ‖ table ‖ index ‖ columns ‖ row key``       the row's content, or nothing               an index entry
 ``l ‖ table ‖ sequence``                        marshal: deltas                             a step in the log
@@ -34,6 +35,8 @@ COUNTERS = b"m\x02"
 STREAMS = b"m\x03"
 TRANSACTIONS = b"m\x04"
 """What is kept of transactions over several shards, by their ids."""
+PARTS = b"m\x05"
+"""Where the parts of transactions stand among a shard's writes, by their ids, until that is archived."""
 ROWS = b"r"
 INDEXES = b"i"
 LOG = b"l"

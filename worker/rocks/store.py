@@ -16,7 +16,7 @@ from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.language.collating.collation import VERSIONS
 from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
-from domains.store.storage import DISK_RESERVE, CommitLost, TransactionRecord, declared_indexes
+from domains.store.storage import DISK_RESERVE, CommitLost, TransactionPart, TransactionRecord, declared_indexes
 from worker.rocks import layout
 from worker.rocks.acknowledged import PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
@@ -243,20 +243,37 @@ class RocksStore:
             name: (self.table(name).schema.generation, self.table(name).codec.encode_log(deltas))
             for name, deltas in record.changes.items()
         }
-        return marshal.dumps((record.decider, record.others, record.affected, record.read, changes), MARSHAL_VERSION)
+        then = (record.since, dict(record.at), record.order)
+        kept = (record.decider, record.others, record.affected, record.read, changes, then)
+        return marshal.dumps(kept, MARSHAL_VERSION)
 
     def records(self) -> dict[str, TransactionRecord]:
         entries = self._database.items(layout.TRANSACTIONS, layout.prefix_end(layout.TRANSACTIONS))
         return {key[len(layout.TRANSACTIONS) :].decode(): self._decoded(value) for key, value in entries}
 
     def _decoded(self, data: bytes) -> TransactionRecord:
-        decider, others, affected, read, changes = marshal.loads(data)
+        decider, others, affected, read, changes, then = marshal.loads(data)
         there = {
             name: self.table(name).codec.decode_log(deltas)
             for name, (generation, deltas) in changes.items()
             if name in self._tables and self.table(name).schema.generation == generation
         }
-        return TransactionRecord(decider, others, affected, tuple(each for each in read if each in self._tables), there)
+        read = tuple(each for each in read if each in self._tables)
+        return TransactionRecord(decider, others, affected, read, there, *then)
+
+    def note_part(self, transaction: str, part: TransactionPart) -> None:
+        clocks = (dict(part.prepared), dict(part.before), dict(part.committed))
+        noted = marshal.dumps((part.decider, part.others, *clocks, part.prepared_order, part.order), MARSHAL_VERSION)
+        self._pending[layout.PARTS + transaction.encode()] = noted
+
+    def parts(self) -> dict[str, TransactionPart]:
+        entries = self._database.items(layout.PARTS, layout.prefix_end(layout.PARTS))
+        return {key[len(layout.PARTS) :].decode(): TransactionPart(*marshal.loads(value)) for key, value in entries}
+
+    def forget_parts(self, transactions: Iterable[str]) -> None:
+        gone: dict[bytes, bytes | None] = {layout.PARTS + id.encode(): None for id in transactions}
+        if gone:
+            self._database.write(gone)
 
     def sync(self) -> None:
         """Return when every step committed so far is on disk, and noted. Any thread; commits go on meanwhile.

@@ -24,6 +24,7 @@ from domains.plan.packets import InTransaction, Operation
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
 from worker.adhoc.cut import samples_of
+from worker.archive.cut_tables import archive_for, parts_asked
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
@@ -63,7 +64,6 @@ from worker.protocol.messages import (
 )
 from worker.protocol.operations import (
     ArchivedShardRequest,
-    ArchivePositions,
     ArchiveRequest,
     BeginWatch,
     EndWatch,
@@ -74,6 +74,8 @@ from worker.protocol.operations import (
     HoldRequest,
     LinkRequest,
     LogRelease,
+    PartsRequest,
+    PartsSettled,
     RebuildShard,
     ReleaseRequest,
     ShowRequest,
@@ -194,7 +196,9 @@ class WorkerServer:
             case CloseCut(number=number):
                 return self._cuts.close(number)
             case ArchiveRequest():
-                return self._archive(message)
+                return archive_for(self._archiver, self._name, message)
+            case PartsRequest() | PartsSettled():
+                return self._ask(lambda hosted, _: parts_asked(hosted, message))
             case LogRelease(keep=keep):
                 return self._release(keep)
             case Status(nodes=nodes):
@@ -442,13 +446,6 @@ class WorkerServer:
             return  # It is only a sample, and its sender waits for no answer.
 
     # --- the archive --------------------------------------------------------------------------------------------
-
-    async def _archive(self, asked: ArchiveRequest) -> ArchivePositions:
-        archiver = self._archiver
-        if archiver is None:
-            raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
-        taken = await asyncio.wrap_future(archiver.archive_now(hold=asked.keep, epoch=asked.epoch, urgent=asked.urgent))
-        return ArchivePositions(archiver.options.url, taken.positions, taken.identities, taken.schemas)
 
     def _release(self, keep: str) -> Done:
         if self._archiver is not None:

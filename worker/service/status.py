@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from domains.engine.clock import latest
+from domains.engine.domain import Domain
 from domains.errors import NotFound
 from domains.operators.edges import ReaderOperator
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -87,9 +88,17 @@ def known_transactions(hosted: DomainHost, domain: DomainIndex) -> tuple[KnownTr
     if host is None or not host.linked:
         raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
     transactions = host.domain.transactions
-    prepared = {id: own.prepared for id, own in transactions.prepared.items() if own.prepared is not None}
-    records = {**transactions.decided, **prepared}
-    return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
+    found = [KnownTransaction(id, record.decider, record.others) for id, record in transactions.decided.items()]
+    for id, own in transactions.prepared.items():
+        assert own.prepared is not None
+        found.append(KnownTransaction(id, own.prepared.decider, (), own.prepared.since, tuple(transactions.held(id))))
+    return tuple(found)
+
+
+def prepared_since(domain: Domain) -> dict[str, float]:
+    """When each transaction that is in doubt in this domain was prepared. Any thread."""
+    prepared = [(id, own.prepared) for id, own in list(domain.transactions.prepared.items())]
+    return {id: record.since for id, record in prepared if record is not None}
 
 
 def _domain_report(host: HostedDomain) -> DomainReport:
@@ -154,6 +163,7 @@ def _domain(
         "parked": len(domain.parked) + len(domain.awaiting),
         "pending": len(domain.ingresses.pending),
         "held": len(host.held),
+        "in_doubt": prepared_since(domain),
         "counters": asdict(domain.counters),
         "tables": {
             schema.title: {

@@ -1,7 +1,8 @@
 """Archiving the whole of a cluster up to now: each worker archives the shards that it hosts.
 
 The workers' cuts are not of the same moment: each is of a moment between the call and its answer. Writes before the
-call are in the archive; of two writes during it to two workers, either may be.
+call are in the archive; of two writes during it to two workers, either may be. What is one transaction is so all the
+same, by what the workers tell of those that they have a part of (``domains/archive/transactions.py``).
 
 **The recipe is read before anything is cut, and counts only if every worker has cut exactly the tables that it names,
 with their schemas.** So a table that was dropped after that is still whole in the cuts, whatever was filled from it
@@ -11,9 +12,10 @@ meanwhile. Otherwise, or if a shard has no host or moves, nothing is recorded, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from controller.cluster.leader.fleet import together
 from controller.cluster.serving.connections import Connections
@@ -21,12 +23,14 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.state import ClusterState
 from controller.deployment import ArchivedPositions
 from domains.archive.manifest import ArchiveError, ArchiveFenced
+from domains.archive.transactions import PartPlace, missing_parts, part_of
 from domains.errors import NotServed, StorageFailure, Unavailable
+from domains.plan.graph import DomainIndex
 from domains.plan.sharding import base_shards
 from migrations.flow.plan import State
 from worker.archive.options import ArchivePass
 from worker.protocol.messages import version_of
-from worker.protocol.operations import ArchivePositions, ArchiveRequest
+from worker.protocol.operations import ArchivePositions, ArchiveRequest, KnownParts, PartsRequest, PartsSettled
 
 if TYPE_CHECKING:
     from controller.cluster.leader.port import LeaderPort
@@ -61,11 +65,12 @@ class Decided:
 
 
 Look = Callable[[], Awaitable[Decided]]
-Ask = Callable[[str], Awaitable[ArchivePositions]]
+Ask = Callable[[str, ArchiveRequest | PartsRequest | PartsSettled], Awaitable[Any]]
+"""Asks a worker. Raises NotServed: it is not there."""
 
 
-async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> ArchivedPositions:
-    """Archive all base tables, and record the cut.
+async def cut_cluster(look: Look, ask: Ask, keep: Keep, *, urgent: bool = True) -> ArchivedPositions:
+    """Archive all base tables, and record the cut; one that is ``urgent`` takes no rests.
 
     :raises ArchiveError: a shard could not be archived.
     :raises BadRequest: a worker has no archive.
@@ -74,8 +79,9 @@ async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> ArchivedPositions:
     for left in reversed(range(TRIES)):
         try:
             decided = await look()
-            url, taken = await _cut(decided, ask)
+            url, taken = await _cut(decided, ask, ArchiveRequest(urgent=urgent))
             kept = await keep(url, taken, decided.cluster)
+            await _settle(decided, ask, kept.settled)
             return ArchivedPositions.of(url, kept, decided.cluster.shards)
         except (Unavailable, StorageFailure) as error:
             passes = not isinstance(error, ArchiveError) or isinstance(error, ArchiveFenced)
@@ -85,15 +91,39 @@ async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> ArchivedPositions:
     raise AssertionError("the last try answers or raises")
 
 
-async def _cut(decided: Decided, ask: Ask) -> tuple[str, ArchivePass]:
-    told: list[ArchivePositions] = await together(ask(worker) for worker in decided.workers)
+async def _cut(decided: Decided, ask: Ask, request: ArchiveRequest) -> tuple[str, ArchivePass]:
+    told: list[ArchivePositions] = await together(ask(worker, request) for worker in decided.workers)
     taken = ArchivePass({}, {}, {}, "", decided.cluster.recipe.to_json().decode())
     for each in told:
         taken.positions.update(each.positions)
         taken.identities.update(each.identities)
         taken.schemas.update(each.schemas)
     check_same_tables(decided.schemas(), taken.schemas)
+    parts = tuple(part for each in told for part in json.loads(each.told))
+    taken = replace(taken, told=parts, lost=await _lost(decided, ask, parts))
     return told[0].url if told else "", taken
+
+
+async def _lost(decided: Decided, ask: Ask, told: Sequence[dict[str, Any]]) -> tuple[PartPlace, ...]:
+    """Parts of transactions that their shards have not told of, and do not know of now either: another has committed,
+    so they knew. Where they were cut before they knew, they know now."""
+    by_shard: dict[int, set[str]] = {}
+    for id, shard in missing_parts(map(part_of, told)):
+        by_shard.setdefault(shard, set()).add(id)
+    lost: list[PartPlace] = []
+    for shard, ids in sorted(by_shard.items()):
+        domain = DomainIndex(shard)
+        request = PartsRequest(domain, tuple(sorted(ids)))
+        known: KnownParts = await ask(decided.cluster.placement[domain].worker, request)
+        lost += [(id, shard) for id in sorted(ids.difference(known.transactions))]
+    return tuple(lost)
+
+
+async def _settle(decided: Decided, ask: Ask, transactions: tuple[str, ...]) -> None:
+    """Who does not hear of it tells of them again."""
+    if transactions:
+        asked = (ask(worker, PartsSettled(transactions)) for worker in decided.workers)
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 def check_same_tables(decided: dict[str, int], cut: dict[str, int]) -> None:
@@ -130,12 +160,11 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
             raise NotServed("tables and views change just now", hint="try again")
         return Decided(decided, directory.state)
 
-    async def ask(worker: str) -> ArchivePositions:
+    async def ask(worker: str, message: ArchiveRequest | PartsRequest | PartsSettled) -> Any:
         if worker not in directory.workers:
             raise NotServed(f'worker "{worker}" is not there, so its shards were not archived', hint="try again")
         connection = await connections.to(directory.workers[worker])
-        answer: ArchivePositions = await connection.ask(ArchiveRequest())
-        return answer
+        return await connection.ask(message)
 
     return await cut_cluster(look, ask, keep_in_archive())
 
@@ -150,11 +179,10 @@ async def archive_led(leader: LeaderPort, retention: float | None, *, urgent: bo
             raise NotServed("tables and views change just now", hint="try again")
         return Decided(decided, state)
 
-    async def ask(worker: str) -> ArchivePositions:
-        answer: ArchivePositions = await leader.fleet.ask(worker, ArchiveRequest(urgent=urgent))
-        return answer
+    async def ask(worker: str, message: ArchiveRequest | PartsRequest | PartsSettled) -> Any:
+        return await leader.fleet.ask(worker, message)
 
-    return await cut_cluster(look, ask, keep_in_archive(retention))
+    return await cut_cluster(look, ask, keep_in_archive(retention), urgent=urgent)
 
 
 def keep_in_archive(retention: float | None = None) -> Keep:

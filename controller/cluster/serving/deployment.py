@@ -265,7 +265,7 @@ class ClusterDeployment(Serving):
         return await asyncio.shield(self._looked[0])
 
     async def _whole(self) -> tuple[Reason, ...]:
-        return self._wrong(await self._overview.status(*self.counted()))
+        return self._wrong(await self._overview.status(*self.counted(), len(self.sessions)))
 
     def _wrong(self, shown: dict[str, Any]) -> tuple[Reason, ...]:
         directory = self.directory
@@ -285,7 +285,9 @@ class ClusterDeployment(Serving):
         return {**part, "reader": next(iter(self.with_reads(told).values()), None)}
 
     async def status(self) -> dict[str, Any]:
-        shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
+        shown, led = await asyncio.gather(
+            self._overview.status(*self.counted(), len(self.sessions)), self._told_by_leader()
+        )
         shown["views"] = self.with_reads(shown.get("views", {}))
         shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
         shown = with_leaders_view(shown, led)

@@ -11,6 +11,7 @@ from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.deployment import Reason, ReasonKind
 from controller.status import UNHELD, Held, graph_of, readers_of
+from controller.transactions.in_doubt import told_of_doubt
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex, NodeIndex
 from migrations.flow.dataflow import Dataflow
@@ -28,8 +29,9 @@ class Overview:
     _directory: Directory
     _connections: Connections
 
-    async def status(self, hits: int, misses: int) -> Document:
-        """Sizes in bytes, times in seconds; ``counters`` only grow while no worker is lost."""
+    async def status(self, hits: int, misses: int, open: int) -> Document:
+        """Sizes in bytes, times in seconds; ``counters`` only grow while no worker is lost. ``open``: the transactions
+        of this process."""
         documents = await self._documents()
         answered = list(documents.values())
         domains = [{"worker": name, **domain} for name, each in documents.items() for domain in each["domains"]]
@@ -50,6 +52,9 @@ class Overview:
                 for name, each in documents.items()
                 for to, peer in each["peers"]["out"].items()
             ],
+            "transactions": told_of_doubt(
+                {id: at for domain in domains for id, at in domain["in_doubt"].items()}, open
+            ),
         }
 
     async def graph(self) -> Document:

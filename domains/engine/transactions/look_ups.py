@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from domains.language.description import literal
@@ -94,6 +95,22 @@ class TableLookUps:
         """Those by keys, and of the table whole."""
         found: set[LookUp] = set(self._of.get(transaction, ()))
         return found | {WHOLE} if transaction in self._whole else found
+
+    def told(self, transaction: str, most: int) -> Iterator[str]:
+        """What it has looked up, for people; of the keys so many at most."""
+        title = self._schema.title
+        if transaction in self._whole:
+            yield f"{title}: all rows"
+            return
+        own = self._of.get(transaction, set())
+        for columns, key in islice(own, most):
+            values = ", ".join(map(literal, key))
+            yield f"{title}: ({self._names(columns)}) = ({values})"
+        if len(own) > most:
+            yield f"{title}: {len(own) - most} more keys"
+        for order, walked in self._walked.items():
+            if any(each.transaction == transaction for each in walked):
+                yield f"{title}: a range of ({self._names(order)})"
 
     def have(self, transaction: str) -> bool:
         return transaction in self._whole or self.count(transaction) > 0

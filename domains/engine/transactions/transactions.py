@@ -18,7 +18,7 @@ from domains.engine.transactions.open_transaction import (
 )
 from domains.engine.transactions.staged import StagedTables
 from domains.engine.writing.foreign_keys import change_related
-from domains.engine.writing.write import NOTHING, Changes, change_table
+from domains.engine.writing.write import NOTHING, Changes, TableDeltas, change_table
 from domains.engine.writing.written import WrittenTables
 from domains.errors import Conflict, HeadraceError, LimitExceeded, Locked, NotFound, TransactionEnded
 from domains.language.types import Delta, TableSchema
@@ -46,12 +46,15 @@ from domains.plan.packets import (
     Write,
     Written,
 )
-from domains.store.storage import Store, TransactionRecord
+from domains.store.storage import PARTS_MOST, Store, TransactionPart, TransactionRecord
 
 TOGETHER = 8
 """Times what one may take is what all may take."""
 REMEMBERED = 1_000
 """Transactions that have ended, whose end is remembered: a commit that is sent again is answered as it was."""
+
+HELD_SHOWN = 8
+"""Keys, ranges and tables that are told of what one holds."""
 
 
 class Transactions:
@@ -69,6 +72,11 @@ class Transactions:
         self.decided: dict[str, TransactionRecord] = {}
         """Those that were committed here, and perhaps not yet in other shards."""
         self.locks = Locks(self._look_ups)
+        parts = store.parts()
+        store.forget_parts(list(parts)[:-PARTS_MOST])
+        orders = [part.order for part in parts.values()]
+        self.order = max([*orders, *(record.order for record in store.records().values())], default=0)
+        """The number of what was prepared or committed last, as cuts are told of it."""
         self._restore()
 
     def _restore(self) -> None:
@@ -157,19 +165,37 @@ class Transactions:
                 self._await(own)
             case Validate():
                 self._check_locks(own, waits=True)
-            case Prepare(decider=decider):
-                return self._prepare(own, decider)
+            case Prepare():
+                return self._prepare(own, act)
             case Commit(others=others):
                 if own.prepared is None:
                     self._check_locks(own, waits=not others)
                 if own.prepared is not None or others:
                     self._store.keep(id, TransactionRecord(within.domain, others, own.affected) if others else None)
-                return Changes(own.tables.changes(), own.affected)
+                changes = own.tables.changes()
+                if own.prepared is not None or others or len(changes) > 1:
+                    self._store.note_part(id, self._part(own, within.domain, others, changes))
+                return Changes(changes, own.affected)
             case Insert() | Update() | Delete() | Amend():
                 return self._stage(own, act, within)
             case _:
                 assert_never(act)
         return NOTHING
+
+    def _part(
+        self, own: OpenTransaction, domain: DomainIndex, others: tuple[DomainIndex, ...], changes: TableDeltas
+    ) -> TransactionPart:
+        """Of one that is committed with this step: the next position of each table is its."""
+        before = self._written.positions()
+        committed = {table.base: before[table.base] + 1 for table in changes}
+        order, then = self._next_order(), own.prepared
+        if then is None:
+            return TransactionPart(domain, others, before, before, committed, order, order)
+        return TransactionPart(then.decider, (), then.at, before, committed, then.order, order)
+
+    def _next_order(self) -> int:
+        self.order += 1
+        return self.order
 
     def _changed_by(self, tables: StagedTables, operation: Operation) -> Changes:
         known = tables.known(operation.table)
@@ -265,14 +291,27 @@ class Transactions:
 
     # --- what is prepared, and holds what it has looked up --------------------------------------------------------
 
-    def _prepare(self, own: OpenTransaction, decider: DomainIndex) -> Changes:
+    def _prepare(self, own: OpenTransaction, act: Prepare) -> Changes:
         if own.prepared is None:
             self._check_locks(own, waits=False)
             changes = {name: list(deltas.items()) for name, deltas in own.tables.staged_deltas().items()}
             read = tuple(name for name, each in self._look_ups.items() if each.have(own.id))
-            own.preparing = TransactionRecord(decider, (), own.affected, read, changes)
+            at = self._written.positions()
+            own.preparing = TransactionRecord(
+                act.decider, (), own.affected, read, changes, act.since, at, self._next_order()
+            )
             self._store.keep(own.id, own.preparing)
         return Changes(own.tables.changes(), own.affected)
+
+    def held(self, id: str) -> list[str]:
+        """What one that is prepared holds, for people: what it has looked up, and how much it is to change."""
+        found = [each for table in self._look_ups.values() for each in table.told(id, HELD_SHOWN)]
+        tables = self.prepared[id].tables
+        found += [
+            f"{tables.known(name).schema.title}: {len(deltas)} rows of its own"
+            for name, deltas in tables.staged_deltas().items()
+        ]
+        return found if len(found) <= HELD_SHOWN else [*found[:HELD_SHOWN], f"{len(found) - HELD_SHOWN} more"]
 
     def write_beside(self, operation: Operation) -> Changes:
         """What a plain write comes to: as a transaction of this one operation, if nothing that is prepared minds.

@@ -138,6 +138,13 @@ class WrittenTables(dict[str, WrittenTable]):
         table.is_related = bool(table.parents or table.children)
         return table
 
+    def positions(self) -> dict[str, int]:
+        """Of all tables of the shard, by base shard."""
+        store, shard, shards = self._store, self._shard, self._shards
+        return {
+            base_shard(each.name, each.generation, shard, shards): store.position(each.name) for each in store.tables()
+        }
+
     def known(self, name: str) -> WrittenTable:
         return self.get(name) or self.made(name)
 

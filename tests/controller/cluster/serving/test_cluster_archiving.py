@@ -38,7 +38,7 @@ class Cluster:
         placement = {DomainIndex(n): Assignment(f"w{n}", 1) for n in range(2)}
         return Decided(ClusterState("main", 2, 1, 7, placement, self.recipe), self.state)
 
-    async def ask(self, worker: str) -> ArchivePositions:
+    async def ask(self, worker: str, message: object) -> ArchivePositions:
         self.asked += 1
         if worker == "w1" and self.between:
             self.change(*self.between.pop())
@@ -107,7 +107,7 @@ async def test_tables_that_change_all_the_time_end_in_a_refusal_that_says_so(clu
 
 
 async def test_what_is_wrong_with_the_archive_is_told_at_once(cluster: Cluster) -> None:
-    async def damaged(worker: str) -> ArchivePositions:
+    async def damaged(worker: str, message: object) -> ArchivePositions:
         cluster.asked += 1
         raise ArchiveError(f"the manifest of {worker} is damaged")
 
