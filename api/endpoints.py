@@ -40,6 +40,7 @@ from controller.access.authentication import Authentication, PeerCertificate
 from controller.access.session import OPEN, Caller
 from controller.deployment import Deployment, StatementResult, WriteResult
 from controller.status import one_line
+from controller.transactions.sessions import Sessions
 from domains.errors import BadRequest, Conflict, HeadraceError
 from domains.language.json_rows import nested
 from domains.language.types import Column, Kind
@@ -226,6 +227,7 @@ class Endpoints:
         self.beside = ChildPool()
         """The processes beside that read long bodies and texts."""
         self._deployment = deployment
+        self.sessions: Sessions = deployment.sessions
         self._lookups = LookupCalls(deployment)
         reads: dict[str, tuple[Work, Privilege | None]] = {
             "GET /v1/views/{view}": (self._page, Privilege.SELECT),
@@ -272,7 +274,7 @@ class Endpoints:
             return session
         if len(given) > 1:
             raise BadRequest("Headrace-Transaction and Headrace-Session", hint="a request has one of these headers")
-        sessions = self._deployment.sessions
+        sessions = self.sessions
         if SESSION_NAME in given:
             return replace(session, session=sessions.named(given[SESSION_NAME], session.account))
         return replace(session, session=sessions.found(given[TRANSACTION], session.account))

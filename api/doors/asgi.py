@@ -16,6 +16,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.auditing import HttpAudit
 from api.doors.browsers import SocketOrigins, answering_pages
+from api.doors.forwarding import Forwarding
 from api.endpoints import CLAIMS, EndpointCall, Endpoints, RequestMetrics, token_of
 from api.limits import check_browser, read_body
 from api.statuses import CERTIFICATE, SCHEMES, SESSION, describe
@@ -55,6 +56,7 @@ class AsgiDoor:
         endpoints.asks_origin = bool(proxies) and audit is not None
         self._audit = audit
         self.admission = endpoints.admission
+        self._forwarding = Forwarding(endpoints.sessions, endpoints.admission, self._route)
         self.times = requests.route(UNVERIFIED)
 
     async def close(self) -> None:
@@ -91,7 +93,8 @@ class AsgiDoor:
             claims = [value for name, value in scope["headers"] if name == CLAIMS]
             if claims:
                 session = session.with_claims(b",".join(claims))  # Two are no JSON, and so refused.
-            found = None if is_socket else self.endpoints.find(scope["method"], scope["path"])
+            process = self._forwarding.process(scope)
+            found = None if is_socket or process else self.endpoints.find(scope["method"], scope["path"])
             if found is not None:
                 session = self.endpoints.entered(session, scope["headers"])
             if audit is not None and found is None:
@@ -103,6 +106,8 @@ class AsgiDoor:
                 audit.not_let_in(scope, (status, answer, b""), address, asks)
             return await _answer(send, status, b"" if scope["method"] == "HEAD" else answer)
         scope[SESSION] = session
+        if process:
+            return await self._forwarding.pass_on(process, scope, receive, send)
         if found is not None:
             return await self._make(*found, session, scope, receive, send)
         if audit is not None:

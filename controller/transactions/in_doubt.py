@@ -5,6 +5,7 @@
     each base shard ─► what is prepared here, and who decides; what was decided here, and who has to hear of it
     prepared for long  ─► the decider: roll back, unless committed ─► commit or roll back here
     decided for long   ─► the others: commit                       ─► forget it at the decider
+    open, and begun by an api process that is gone                 ─► roll back here
 
 Anybody may do this, and several at once: each act is one that changes nothing where it was done before, and **a decider
 that was asked has decided**, since what it had not committed it has rolled back then.
@@ -19,7 +20,7 @@ from dataclasses import replace
 from time import time
 from typing import Any
 
-from controller.transactions.sessions import TransactionInfo
+from controller.transactions.sessions import TransactionInfo, process_of
 from controller.transactions.transaction import Transacting
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
@@ -61,6 +62,8 @@ class InDoubt:
         """When what is known of a transaction was first seen."""
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self.alive: Callable[[], Awaitable[frozenset[int] | None]] | None = None
+        """In a cluster, the api processes that are there; None: that is not known."""
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self, *, at_once: bool = False) -> None:
@@ -82,6 +85,8 @@ class InDoubt:
         parts: dict[str, dict[DomainIndex, KnownTransaction]] = {}
         for base, known in zip(bases, told, strict=False):
             for each in known or ():
+                if each.is_open:
+                    continue
                 parts.setdefault(each.id, {})[base] = each
         found, now = {each.id: each for each in open}, time()
         doubted = sorted((_info(id, known, now) for id, known in parts.items()), key=lambda each: -each.seconds)
@@ -110,17 +115,19 @@ class InDoubt:
     async def _run(self, patience: float) -> None:
         while self._again or self._seen:
             self._again = False
+            alive = None if self.alive is None else await self.alive()
             for base in self._bases():
                 try:
-                    await self._look_at(base, patience)
+                    await self._look_at(base, patience, alive)
                 except (HeadraceError, TimeoutError) as error:
                     self._again = True
                     _log.debug("what domain %d knows of transactions is not known: %s", base, error)
             if self._again or self._seen:
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look_at(self, base: DomainIndex, patience: float) -> None:
-        known = {each.id: each for each in await self._known(base)}
+    async def _look_at(self, base: DomainIndex, patience: float, alive: frozenset[int] | None) -> None:
+        told = await self._known(base)
+        known = {each.id: each for each in told if not each.is_open or _is_orphan(each.id, alive)}
         for place in [place for place in self._seen if place[0] == base and place[1] not in known]:
             del self._seen[place]
         now = asyncio.get_running_loop().time()
@@ -130,6 +137,9 @@ class InDoubt:
                 del self._seen[base, id]
 
     async def _settle(self, base: DomainIndex, known: KnownTransaction) -> None:
+        if known.is_open:
+            await self._act(RollBack(), known.id, base)
+            return
         if known.others:
             for other in known.others:
                 await self._act(Commit(decided=True), known.id, other)
@@ -142,6 +152,11 @@ class InDoubt:
 
     async def _act(self, act: TransactionAct, id: str, domain: DomainIndex) -> Written:
         return await self._transact(act, InTransaction(id, domain=domain), None)
+
+
+def _is_orphan(id: str, alive: frozenset[int] | None) -> bool:
+    """Whether the api process that has begun it is gone: nobody can go on with it."""
+    return alive is not None and process_of(id) != 0 and process_of(id) not in alive
 
 
 def _info(id: str, parts: Mapping[DomainIndex, KnownTransaction], now: float) -> TransactionInfo:

@@ -8,12 +8,14 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic, time
+from typing import Protocol
 
 from controller.transactions.limits import Isolation, TransactionLimits
 from controller.transactions.transaction import Transacting, Transaction
 from domains.errors import BadRequest, Forbidden, HeadraceError, OutcomeUnknown, Overloaded, TransactionEnded
 from domains.language.types import Value
 from domains.plan.packets import Clock
+from worker.protocol.operations import ForwardedAnswer, ForwardedRequest
 
 _log = logging.getLogger("headrace.controller")
 
@@ -97,6 +99,23 @@ class StatementSession:
             await own.roll_back()
 
 
+def process_of(id: str) -> int:
+    """The incarnation of the process that has begun a transaction; 0 where there is only one."""
+    process = id.partition("-")[2]
+    try:
+        return int(process, 16) if process else 0
+    except ValueError:
+        return 0
+
+
+class ProcessesBeside(Protocol):
+    """The other api processes of a cluster; see :class:`controller.cluster.serving.other_apis.OtherApis`."""
+
+    answering: Callable[[ForwardedRequest], Awaitable[ForwardedAnswer]] | None
+
+    async def forward(self, process: int, request: ForwardedRequest) -> ForwardedAnswer: ...
+
+
 class Sessions:
     """The sessions of one process."""
 
@@ -113,6 +132,9 @@ class Sessions:
         """Whether there are levels below SERIALIZABLE; else all have that."""
         self.of_connections = Isolation.REPEATABLE_READ
         """The level that a connection begins with."""
+        self.process = 0
+        """In a cluster, this process's incarnation, by which others find it."""
+        self.others: ProcessesBeside | None = None
         self._act = act
         self._on_doubt = on_doubt
         self._begun = 0
@@ -144,6 +166,7 @@ class Sessions:
         # Where two commits over several shards meet, or two wait for each other, the one that began later gives way.
         self._begun = max(self._begun + 1, int(time() * 1_000_000))
         id = f"{self._begun:013x}{secrets.token_hex(4)}"
+        id = f"{id}-{self.process:x}" if self.process else id
         most = self.limits.max_transaction_size
         level = self.level(isolation)
         return Transaction(
@@ -242,6 +265,11 @@ class Sessions:
         session = self.found(id, account)
         self._end(id, "was rolled back")
         await session.roll_back()
+
+    def elsewhere(self, id: str) -> int:
+        """The process that has begun a transaction, where that is another one; else 0."""
+        process = process_of(id)
+        return process if self.others is not None and process != self.process else 0
 
     def list(self) -> list[TransactionInfo]:
         """Those that are open, the oldest first."""

@@ -332,6 +332,8 @@ class KnownTransaction:
     """When it was prepared here; see :class:`domains.plan.packets.Prepare`."""
     holds: tuple[str, ...] = ()
     """What is held for it here, for people."""
+    is_open: bool = False
+    """It is neither: its client goes on with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,26 @@ class FlushDomain:
     domain: DomainIndex
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardedRequest:
+    """An HTTP request in a transaction that the process which is asked has begun. → ``ForwardedAnswer``"""
+
+    method: str
+    path: str
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    address: str
+    """Of the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedAnswer:
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
 # --- archiving: see ``worker/archive`` ------------------------------------------------------------------------
 
 

@@ -92,7 +92,8 @@ def known_transactions(hosted: DomainHost, domain: DomainIndex) -> tuple[KnownTr
     for id, own in transactions.prepared.items():
         assert own.prepared is not None
         found.append(KnownTransaction(id, own.prepared.decider, (), own.prepared.since, tuple(transactions.held(id))))
-    return tuple(found)
+    others = [id for id in transactions.open if id not in transactions.prepared]
+    return (*found, *(KnownTransaction(id, domain, (), is_open=True) for id in others))
 
 
 def prepared_since(domain: Domain) -> dict[str, float]:

@@ -150,6 +150,8 @@ class ClusterDeployment(Serving):
         self._others = OtherApis(self.directory.authority, hello, self.lists)
         await self._others.begin(host, port, advertise)
         self.lists.others = self._others
+        self.sessions.process, self.sessions.others = hello.incarnation, self._others
+        self.in_doubt.alive = self._others.alive
 
     @property
     def state(self) -> State:

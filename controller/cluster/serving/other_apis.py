@@ -4,6 +4,7 @@
 
     SHOW QUERIES, SHOW PROCESSLIST ──► znodes of all api processes ──► asked together, each over one connection
     KILL 3000000000007 ──► the process of number 3
+    Headrace-Transaction: …-18f2a… ──► the process of this incarnation, which has begun it
 
 Each api process counts what it is asked for itself and needs none of the others. Only these lists ask them, and a
 process that does not answer within :data:`PATIENCE` is named in the answer. A connection is made at the first request
@@ -15,16 +16,23 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import astuple
 from typing import Any, Protocol, TypeVar
 
 from controller.cluster.serving.connections import Connections
 from controller.deployment import Listing, MissingProcess, QueryInfo, RunningInfo
 from controller.statements.running import unknown
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import HeadraceError, OutcomeUnknown, TransactionEnded, Unavailable
 from worker.protocol.messages import Hello, ProtocolError, Role
-from worker.protocol.operations import AskedShapesRequest, Listed, RunningRequest, StopRequest
+from worker.protocol.operations import (
+    AskedShapesRequest,
+    ForwardedAnswer,
+    ForwardedRequest,
+    Listed,
+    RunningRequest,
+    StopRequest,
+)
 from worker.wire.connection import Connection
 from worker.wire.server import WireServer
 from zookeeper.authority import ClusterAuthority
@@ -35,6 +43,7 @@ PATIENCE = 1.0
 """Seconds for ZooKeeper, and then for all processes together."""
 
 Each = TypeVar("Each")
+Answering = Callable[[ForwardedRequest], Awaitable[ForwardedAnswer]]
 
 
 class OwnLists(Protocol):
@@ -61,6 +70,8 @@ class OtherApis:
         self._described: ApiDescriptor | None = None
         self._known: dict[int, ApiDescriptor] = {}
         """The others, as ZooKeeper has told them last."""
+        self.answering: Answering | None = None
+        """Answers what others pass on."""
 
     @property
     def number(self) -> int:
@@ -75,7 +86,7 @@ class OtherApis:
 
     # --- asked by the others --------------------------------------------------------------------------------------
 
-    def _answer(self, connection: Connection, message: Any) -> Listed:
+    def _answer(self, connection: Connection, message: Any) -> Listed | Awaitable[ForwardedAnswer]:
         found: list[QueryInfo] | list[RunningInfo]
         match message:
             case AskedShapesRequest():
@@ -84,6 +95,8 @@ class OtherApis:
                 found = self._own.own_running()
             case StopRequest(id=id):
                 found = [self._own.stop_own(id)]
+            case ForwardedRequest() if self.answering is not None:
+                return self.answering(message)
             case _:
                 raise ProtocolError(f'"{type(message).__name__}" is not asked of an api process')
         return Listed(tuple(map(astuple, found)))
@@ -107,6 +120,50 @@ class OtherApis:
             raise Unavailable(f'api process "{api.name}", which performs it, does not answer: {told}')
         (stopped,) = told.rows
         return RunningInfo(*stopped)
+
+    async def forward(self, process: int, request: ForwardedRequest) -> ForwardedAnswer:
+        """The answer of the process of an incarnation.
+
+        :raises TransactionEnded: it is gone, and with it what it had begun. :raises Unavailable: it does not answer.
+        :raises OutcomeUnknown: it has gone while it was asked."""
+        api = self._of(process) or await self._registered(process)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                connection = await self._connections.to(api)
+        except (TimeoutError, Unavailable) as error:
+            await self._registered(process)
+            raise Unavailable(
+                f'api process "{api.name}", which has begun the transaction, does not answer', hint="try again"
+            ) from error
+        try:
+            answer: ForwardedAnswer = await connection.ask(request)
+        except Unavailable as error:
+            raise OutcomeUnknown(
+                f'api process "{api.name}", which has begun the transaction, has gone meanwhile: {error.message}',
+                hint="look before it is done again",
+            ) from error
+        return answer
+
+    async def _registered(self, process: int) -> ApiDescriptor:
+        trouble = await self._look()
+        api = self._of(process)
+        if api is None and trouble is not None:
+            raise Unavailable(f"the api process that has begun the transaction is not known: {trouble}")
+        if api is None:
+            raise TransactionEnded(
+                "the api process that has begun the transaction is gone",
+                hint="it is rolled back, unless its COMMIT was sent before and not answered; begin another one",
+            )
+        return api
+
+    def _of(self, process: int) -> ApiDescriptor | None:
+        return next((api for api in self._known.values() if api.incarnation == process), None)
+
+    async def alive(self) -> frozenset[int] | None:
+        """The incarnations of all processes that are registered; None: that is not known now."""
+        if await self._look() is not None or self._described is None:
+            return None
+        return frozenset({self._described.incarnation, *(api.incarnation for api in self._known.values())})
 
     async def _all(self, message: AskedShapesRequest | RunningRequest, read: Callable[..., Each]) -> Listing[Each]:
         trouble = await self._look()

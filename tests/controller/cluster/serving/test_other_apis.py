@@ -188,3 +188,70 @@ async def test_links_do_not_grow_and_a_number_is_used_again(cluster: InProcess, 
     await other.close()
     assert list(await cluster.directory.authority.apis()) == [1]
     assert (await cluster.lists.queries()).missing == []
+
+
+# --- transactions, which any process takes ---------------------------------------------------------------------------
+
+
+def at(deployment: ClusterDeployment) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(deployment)), base_url="http://a")
+
+
+async def test_any_process_takes_a_transaction(cluster: InProcess, other: Another) -> None:
+    async with asyncio.timeout(DEADLINE), at(cluster) as here, at(other) as there:
+        id = (await here.post("/v1/transactions", json={})).json()["id"]
+        inside = {"Headrace-Transaction": id}
+        sql = "INSERT INTO items VALUES (?, ?)"
+        for key, http in enumerate((there, here, there)):
+            answer = await http.post("/v1/sql", json={"sql": sql, "params": [key, 7]}, headers=inside)
+            assert answer.json()["results"][0]["rows_affected"] == 1
+        wrong = await there.post("/v1/sql", json={"sql": "SELECT nothing FROM items"}, headers=inside)
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "unknown_name")
+        added = await there.post("/v1/tables/items/rows", json={"rows": [{"id": 9, "kind": 7}]}, headers=inside)
+        assert added.status_code == 200, added.text
+        counted = {"sql": "SELECT COUNT(*) FROM items"}
+        assert (await there.post("/v1/sql", json=counted, headers=inside)).json()["results"][0]["rows"] == [[4]]
+        assert (await there.post("/v1/sql", json=counted)).json()["results"][0]["rows"] == [[0]]
+        done = await there.post(f"/v1/transactions/{id}/commit", json={})
+        assert (done.status_code, done.json()["rows_affected"]) == (200, 4)
+        assert (await here.post(f"/v1/transactions/{id}/commit", json={})).json() == done.json()
+        assert (await there.post(f"/v1/transactions/{id}/commit", json={})).json() == done.json()
+        ended = await there.post("/v1/sql", json=counted, headers=inside)
+        assert (ended.status_code, ended.json()["error"]["code"]) == (410, "transaction_ended")
+        assert (await there.post("/v1/sql", json=counted)).json()["results"][0]["rows"] == [[4]]
+
+
+async def test_what_a_process_has_begun_that_is_gone_is_gone_too(cluster: InProcess, other: Another) -> None:
+    async with asyncio.timeout(DEADLINE), at(cluster) as here:
+        async with at(other) as there:
+            id = (await there.post("/v1/transactions", json={})).json()["id"]
+            inside = {"Headrace-Transaction": id}
+            rows_of = [{"id": key, "kind": 1} for key in range(8)]
+            await there.post("/v1/tables/items/rows", json={"rows": rows_of}, headers=inside)
+        bases = cluster._bases()
+        assert any([await cluster.hosts.known_transactions(base) for base in bases])
+        cluster.in_doubt.look(at_once=True)
+        await asyncio.sleep(0)
+        same = await here.post("/v1/sql", json={"sql": "SELECT COUNT(*) FROM items"}, headers=inside)
+        assert same.json()["results"][0]["rows"] == [[8]], "its process is there"
+        await other.close()
+        for path in ("/v1/sql", f"/v1/transactions/{id}/commit", f"/v1/transactions/{id}/rollback"):
+            answer = await here.post(path, json={"sql": "SELECT 1"} if path == "/v1/sql" else {}, headers=inside)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (410, "transaction_ended"), path
+        cluster.in_doubt.look(at_once=True)
+        while any([await cluster.hosts.known_transactions(base) for base in bases]):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_process_that_does_not_answer_is_named(cluster: InProcess, other: Another) -> None:
+    gone = cluster.zookeeper.authority()
+    await gone.start()
+    await gone.register_api(ApiDescriptor("lost", "127.0.0.1", 1, 9, 1))
+    async with asyncio.timeout(DEADLINE), at(other) as there:
+        answer = await there.post("/v1/transactions/0-9/commit", json={})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert '"lost"' in answer.json()["error"]["message"]
+        await gone.close()
+        for id in ("0-9", "0-zz", "0-", "0-9-9"):
+            answer = await there.post(f"/v1/transactions/{id}/commit", json={})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (410, "transaction_ended"), id
