@@ -362,11 +362,9 @@ class Deployment(Protocol):
     """Who may what; None: whoever reaches it may do everything."""
 
     live: Any
-    """A ``LiveViews``, of the package ``live``, which stands on this file."""
-
     sessions: Any
     in_doubt: Any
-    """The ``Sessions`` of the package ``transactions``, which stands on this file."""
+    """A ``LiveViews``, the ``Sessions``, and an ``InDoubt``: of packages which stand on this file."""
 
     @property
     def lists(self) -> StatementLists: ...

@@ -121,15 +121,15 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8075),
-    "api": (49, 8870),
-    "controller": (97, 19360),
-    "worker": (88, 17930),
+    "headrace": (51, 8165),
+    "api": (50, 8970),
+    "controller": (97, 19595),
+    "worker": (89, 18085),
     "migrations": (160, 31850),
-    "domains": (109, 21750),
+    "domains": (110, 22095),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (77, 13695),
+    "loadgen": (77, 13720),
     "clients": (10, 2475),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

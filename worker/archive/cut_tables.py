@@ -8,23 +8,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from domains.archive.transactions import known_parts, parts_told
 from domains.engine.domain import Domain
 from domains.errors import BadRequest
 from domains.plan.graph import DomainIndex
 from domains.store.storage import TransactionRecord
-from worker.archive.options import ArchivePass
+from worker.archive.options import ArchiveOptions, ArchivePass
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import Done, NotHere, version_of
 from worker.protocol.operations import ArchivePositions, ArchiveRequest, KnownParts, PartsRequest, PartsSettled
 from worker.rocks.cut import TableCut
-
-if TYPE_CHECKING:
-    from worker.archive.archiver import Archiver
 
 Key = tuple[DomainIndex, str]
 
@@ -77,7 +75,15 @@ def settle(hosted: DomainHost, transactions: Collection[str]) -> None:
 # --- for the other processes of a cluster ---------------------------------------------------------------------------
 
 
-async def archive_for(archiver: Archiver | None, worker: str, asked: ArchiveRequest) -> ArchivePositions:
+class ArchivesNow(Protocol):
+    """See :class:`worker.archive.archiver.Archiver`."""
+
+    options: ArchiveOptions
+
+    def archive_now(self, *, hold: str | None, epoch: int, urgent: bool) -> Future[ArchivePass]: ...
+
+
+async def archive_for(archiver: ArchivesNow | None, worker: str, asked: ArchiveRequest) -> ArchivePositions:
     """Raises BadRequest: there is no archive. ArchiveError."""
     if archiver is None:
         raise BadRequest(f'worker "{worker}" has no archive', hint="start all workers with the same --archive")

@@ -98,19 +98,19 @@ class TableLookUps:
 
     def told(self, transaction: str, most: int) -> Iterator[str]:
         """What it has looked up, for people; of the keys so many at most."""
-        title = self._schema.title
+        title, names = self._schema.title, [column.name for column in self._schema.columns]
         if transaction in self._whole:
             yield f"{title}: all rows"
             return
         own = self._of.get(transaction, set())
         for columns, key in islice(own, most):
             values = ", ".join(map(literal, key))
-            yield f"{title}: ({self._names(columns)}) = ({values})"
+            yield f"{title}: ({', '.join(names[at] for at in columns)}) = ({values})"
         if len(own) > most:
             yield f"{title}: {len(own) - most} more keys"
         for order, walked in self._walked.items():
             if any(each.transaction == transaction for each in walked):
-                yield f"{title}: a range of ({self._names(order)})"
+                yield f"{title}: a range of ({', '.join(names[at] for at in order)})"
 
     def have(self, transaction: str) -> bool:
         return transaction in self._whole or self.count(transaction) > 0
