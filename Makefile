@@ -81,6 +81,9 @@ damage: $(INSTALLED)  ## invert bits of every file of data directories, archive,
 hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line; SOAK=3600: all at once
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SOAK),--soak $(SOAK))
 
+orms: $(INSTALLED)  ## the suites of SQLAlchemy and Alembic by MySQL's protocol, beside MariaDB; ONLY=sqlalchemy
+	@$(BIN)/python -m tests.orms $(if $(ONLY),--only $(ONLY))
+
 fuzz-wire: $(INSTALLED)  ## bytes that Atheris finds, at the decoder of a cluster's messages; RUNS=10000000 SEED=1
 	@$(PIP) atheris==3.0.0
 	@PYTHONPATH=.:tests/worker/wire:clients/python $(BIN)/python tests/worker/wire/fuzz.py $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))
@@ -131,4 +134,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire fuzz-transactions histories histories-served simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh screenshots lock clean
+.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire orms fuzz-transactions histories histories-served simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh screenshots lock clean

@@ -66,8 +66,27 @@ class Charset:
         """:raises BadRequest: it is no text of this charset."""
         try:
             return data.decode(self.codec)
+        except UnicodeDecodeError:
+            data = _LITERAL.sub(_as_hex, data)
+        try:
+            return data.decode(self.codec)
         except UnicodeDecodeError as error:
             raise BadRequest(f"the text is not {self.name}: {error.reason} at byte {error.start}") from None
+
+
+_LITERAL = re.compile(rb"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(.)|''", re.DOTALL)
+_ESCAPES = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"Z": b"\x1a"}
+
+
+def _as_hex(found: re.Match[bytes]) -> bytes:
+    """A literal whose bytes are no text, as dumps have them of binary columns: ``x'00ff'``."""
+    try:
+        found[0].decode()
+    except UnicodeDecodeError:
+        plain = _ESCAPED.sub(lambda each: b"'" if each[1] is None else _ESCAPES.get(each[1], each[1]), found[0][1:-1])
+        return b"x'" + plain.hex().encode() + b"'"
+    return found[0]
 
 
 UTF8 = Charset("utf8mb4", "utf-8", 255, 4)

@@ -58,7 +58,7 @@ def created(deployment: StatementPort, statement: ShowCreate, caller: Caller) ->
     if isinstance(relation, TableSchema):
         row: tuple[str, ...] = (name, table_layout(relation, visible_to(deployment, caller)))
     else:
-        row = (name, view_layout(relation, name), "utf8mb4", "utf8mb4_bin")
+        row = (name, view_layout(relation, deployment.state.catalog), "utf8mb4", "utf8mb4_bin")
     return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
 
 

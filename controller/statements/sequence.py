@@ -44,7 +44,7 @@ from migrations.statements.dml import resolve
 from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.sessions.session_values import may_ask_session
-from migrations.statements.sessions.setting import AUTOCOMMIT, assigned, check_size, taken
+from migrations.statements.sessions.setting import AUTOCOMMIT, assigned, check_size, refuse_zeros, taken
 from migrations.statements.sessions.show import session as session_setting
 from migrations.statements.sessions.system_variables import SYSTEM_VARIABLES
 from migrations.statements.sessions.user_variables import Variables, asked, assignments, with_variables
@@ -388,6 +388,8 @@ class Statements:
         return statement
 
     async def _write(self, statement: WriteStatement, clock: Clock, session: Caller) -> StatementResult:
+        if "sql_mode" in session.values.variables:
+            refuse_zeros(session.values, statement, self._deployment.state.catalog)
         # At once, in the turn in which the operation was made: it goes with the table's version of now.
         written = await self._deployment.write(statement.operation, session)
         clock.update(latest((clock, written.clock)))

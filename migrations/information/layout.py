@@ -13,10 +13,11 @@ from domains.language.collating.collation import BINARY, Collation
 from domains.language.durations import text_of_time
 from domains.language.functions.conversion import text_of as shown
 from domains.language.types import Kind, TableColumn, TableSchema
-from migrations.catalog import ViewDefinition
+from migrations.catalog import Catalog, ViewDefinition
 from migrations.information.column_types import FRACTION_DIGITS, type_words
 from migrations.information.visible import Visible, key_part, keys_of
-from migrations.parse.reading import exp, faithful, parse_select, quote, same_tree, text_of
+from migrations.parse.namespaces import tables_read, without_database
+from migrations.parse.reading import exp, parse_select, quote, same_tree, text_of
 from migrations.parse.writing import quoted_text
 from migrations.statements.definitions.foreign_keys import foreign_key_text
 
@@ -103,13 +104,28 @@ def _part(table: TableSchema, at: int) -> str:
     return quote(part.column) + ("" if part.characters is None else f"({part.characters})")
 
 
-def view_layout(view: ViewDefinition, name: str) -> str:
+def view_layout(view: ViewDefinition, catalog: Catalog) -> str:
     external = "/*H! EXT */ " if view.external else ""
     columns = f" ({','.join(map(quote, view.columns))})" if view.columns else ""
-    # The text as it was written, unless it says ``*`` or NATURAL: its tables may have other columns by now.
-    query = view.sql if same_tree(parse_select(view.sql), view.relation) else faithful(view.relation)
+    schema, name = catalog.placed(view.name)
     head = "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER"
-    return f"{head} {external}VIEW {quote(name)}{columns} AS {query}"
+    return f"{head} {external}VIEW {quote(name)}{columns} AS {_query_in(view, schema, catalog)}"
+
+
+def _query_in(view: ViewDefinition, schema: str, catalog: Catalog) -> str:
+    """The text as it was written, unless it says ``*`` or NATURAL: its tables may have other columns by now. Tables of
+    the view's own database have no other before them, as in MySQL: so a dump can be loaded into another one."""
+    written = parse_select(view.sql)
+    if same_tree(written, view.relation):
+        return without_database(view.sql, written, schema)
+    tree = view.relation.copy()
+    for table in tables_read(tree):
+        theirs, name = catalog.placed(table.name)
+        if name != table.name:
+            table.set("this", exp.to_identifier(name, quoted=True))
+            table.set("db", None if theirs == schema else exp.to_identifier(theirs, quoted=True))
+            table.set("alias", None if table.alias == name else table.args.get("alias"))
+    return text_of(tree)
 
 
 # Expressions as MySQL writes them down: names in backquotes, functions in lower case, each operator in parentheses.

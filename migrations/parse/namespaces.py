@@ -72,8 +72,38 @@ def with_whole_names(tree: exp.Expr, named: Sequence[exp.Expr]) -> None:
             if len(own) > 1:
                 column.set("table", exp.to_identifier(f"{schema}.{column.table}", quoted=True))
             column.set("db", None)
+    ambiguous = {name for name, own in homes.items() if len(own) > 1}
+    if ambiguous:
+        _tell_apart(tree, tables, ambiguous)
     for table in tables:
-        _make_whole(table, ambiguous=len(homes.get(table.name.lower(), ())) > 1)
+        _make_whole(table, ambiguous=table.name.lower() in ambiguous)
+
+
+def _tell_apart(tree: exp.Expr, tables: Sequence[exp.Table], ambiguous: Collection[str]) -> None:
+    """Of columns without a database whose table is of one that has the name of another: of which, the nearest FROM says
+    that has the name."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for table in tables:
+        if not is_deleted_from(table):
+            called = "" if table.alias else _schema_of(table)
+            found.setdefault((id(_block_of(table)), table.alias_or_name.lower()), set()).add(called)
+    for column in tree.find_all(exp.Column):
+        name = column.table.lower()
+        if name not in ambiguous:
+            continue
+        block = _block_of(column)
+        while block is not None and (id(block), name) not in found:
+            block = _block_of(block)
+        own = found.get((id(block), name), set())
+        if len(own) == 1 and (schema := next(iter(own))):
+            column.set("table", exp.to_identifier(f"{schema}.{column.table}", quoted=True))
+
+
+def _block_of(node: exp.Expr) -> exp.Expr | None:
+    above = node.parent
+    while above is not None and not isinstance(above, (exp.Select, exp.Update, exp.Delete)):
+        above = above.parent
+    return above
 
 
 def _make_whole(table: exp.Table, *, ambiguous: bool) -> None:
@@ -148,6 +178,20 @@ def with_database(sql: str, schema: str, places: Iterable[int]) -> str:
         parts += [sql[at:place], quote(schema), "."]
         at = place
     return "".join([*parts, sql[at:]])
+
+
+def without_database(sql: str, tree: exp.Expr, schema: str) -> str:
+    """A text, of which this is the tree, without this database before the names of tables."""
+    parts, at = [], 0
+    for table in sorted(tables_read(tree), key=lambda each: _place(each.this)):
+        place = _place(table.this)
+        if table.meta.get(WRITTEN) == schema.lower() != SCHEMA and (found := _DATABASE.match(sql, max(place, 0))):
+            parts.append(sql[at:place])
+            at = found.end()
+    return "".join([*parts, sql[at:]])
+
+
+_DATABASE = re.compile(r"(?:`(?:[^`]|``)+`|\w+)\s*\.\s*")
 
 
 def bare_names(tree: exp.Expr) -> Iterator[int]:

@@ -5,6 +5,7 @@
     BEGIN [WORK]                             START TRANSACTION [READ WRITE | READ ONLY | WITH CONSISTENT SNAPSHOT, …]
     COMMIT [WORK]                            ROLLBACK [WORK]
     SAVEPOINT name                           ROLLBACK [WORK] TO [SAVEPOINT] name          RELEASE SAVEPOINT name
+    LOCK TABLES name READ, …                 UNLOCK TABLES           ALTER TABLE name {DISABLE | ENABLE} KEYS
     SET [SESSION] autocommit = {0 | 1}       SET [SESSION | GLOBAL] TRANSACTION [ISOLATION LEVEL level] [, READ ONLY]
     SHOW TRANSACTIONS
 """
@@ -55,7 +56,11 @@ _SETS = rf"(?:ISOLATION LEVEL {_LEVELS}|READ WRITE|READ ONLY)"
 _LEVEL = re.compile(rf"ISOLATION LEVEL ({_LEVELS})", re.IGNORECASE)
 _FORMS: tuple[tuple[TransactionDeed, str], ...] = (
     (TransactionDeed.BEGIN, rf"BEGIN(?: WORK)?|START TRANSACTION(?P<more>(?: {_STARTS})?(?:, ?{_STARTS})*)"),
-    (TransactionDeed.COMMIT, r"COMMIT(?: WORK)?"),
+    # In MySQL LOCK and KEYS commit as well. Nobody is kept out: transactions are for that.
+    (
+        TransactionDeed.COMMIT,
+        r"COMMIT(?: WORK)?|LOCK TABLES? .+|UNLOCK TABLES?|ALTER TABLE (?:`[^`]+`|\S+) (?:DISABLE|ENABLE) KEYS",
+    ),
     (TransactionDeed.ROLLBACK, r"ROLLBACK(?: WORK)?"),
     (TransactionDeed.SAVEPOINT, r"SAVEPOINT (?P<name>\S+)"),
     (TransactionDeed.ROLLBACK_TO, r"ROLLBACK(?: WORK)? TO(?: SAVEPOINT)? (?P<name>\S+)"),
@@ -72,6 +77,7 @@ _FORMS: tuple[tuple[TransactionDeed, str], ...] = (
 )
 _KNOWN = tuple((deed, re.compile(form, re.IGNORECASE)) for deed, form in _FORMS)
 _VERBS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "SHOW"))
+_LOCKS = frozenset(("LOCK", "UNLOCK", "ALTER"))
 LONGEST = 16
 """Tokens of such a statement, at most."""
 
@@ -91,8 +97,8 @@ def transaction_statement(sql: str, tokens: Sequence[Token]) -> TransactionState
 
     :raises SqlSyntaxError: it begins as one, and goes on otherwise. :raises Unsupported: MySQL has it.
     """
-    verb = tokens[0].text.upper()
-    if verb not in _VERBS or tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    verb = tokens[0].text.upper().partition(" ")[0]
+    if verb not in (*_VERBS, *_LOCKS) or tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
         return None
     if len(tokens) > LONGEST:
         return None
@@ -114,7 +120,7 @@ def transaction_statement(sql: str, tokens: Sequence[Token]) -> TransactionState
     for form, what, hint in _OTHERS:
         if form.match(text) is not None:
             raise Unsupported(what, hint=hint)
-    if verb in ("SET", "SHOW"):
+    if verb in ("SET", "SHOW", *_LOCKS):
         return None
     last = tokens[min(1, len(tokens) - 1)]
     raise SqlSyntaxError(

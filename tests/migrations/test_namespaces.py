@@ -58,6 +58,11 @@ TREES = [
     ("SELECT t.a FROM headrace.t", "SELECT t.a FROM t"),
     ("SELECT d.t.a, e.t.a FROM d.t, e.t", "SELECT `d.t`.a, `e.t`.a FROM `d.t`, `e.t`"),
     ("SELECT d.t.a, headrace.t.a FROM d.t, t", "SELECT `d.t`.a, `headrace.t`.a FROM `d.t`, t AS `headrace.t`"),
+    (
+        "SELECT t.a FROM t JOIN (SELECT x.a FROM t AS x JOIN d.t ON x.a = d.t.a WHERE t.a = 1) AS y ON t.a = y.a",
+        "SELECT `headrace.t`.a FROM t AS `headrace.t` JOIN (SELECT x.a FROM t AS x JOIN `d.t` ON x.a = `d.t`.a "
+        "WHERE `d.t`.a = 1) AS y ON `headrace.t`.a = y.a",
+    ),
     ("SELECT x.a FROM d.t AS x", "SELECT x.a FROM `d.t` AS x"),
 ]
 

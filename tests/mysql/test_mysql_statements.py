@@ -34,6 +34,28 @@ def rows(db: Any, sql: str, *params: Any) -> tuple[Any, ...]:
         return tuple(cursor.fetchall())
 
 
+def test_a_zero_that_asks_for_no_number_is_refused(db: Any) -> None:
+    rows(db, "CREATE TABLE numbered (id INT PRIMARY KEY AUTO_INCREMENT, a INT)")
+    rows(db, "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
+    with pytest.raises(pymysql.MySQLError, match="NO_AUTO_VALUE_ON_ZERO"):
+        rows(db, "INSERT INTO numbered VALUES (7, 1), (0, 2)")
+    rows(db, "INSERT INTO numbered VALUES (7, 1)")
+    rows(db, "SET sql_mode = DEFAULT")
+    rows(db, "INSERT INTO numbered VALUES (0, 2)")
+    assert rows(db, "SELECT id FROM numbered ORDER BY a") == ((7,), (8,))
+
+
+def test_locks_of_tables_commit_what_is_open(db: Any) -> None:
+    rows(db, "CREATE TABLE locked (id INT PRIMARY KEY)")
+    rows(db, "BEGIN")
+    rows(db, "INSERT INTO locked VALUES (1)")
+    rows(db, "LOCK TABLES locked WRITE, locked AS other READ")
+    rows(db, "ROLLBACK")
+    rows(db, "/*!40000 ALTER TABLE `locked` DISABLE KEYS */")
+    rows(db, "UNLOCK TABLES")
+    assert rows(db, "SELECT id FROM locked") == ((1,),)
+
+
 def test_rows_have_their_types(db: Any) -> None:
     rows(db, EVERY_TYPE)
     with db.cursor() as cursor:

@@ -251,7 +251,13 @@ def _case(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     base = scalar(node.this, scope, setting) if node.this is not None else None
     for branch in node.args["ifs"]:
         condition = scalar(branch.this, scope, setting)
-        arguments.append(condition if base is None else call("eq", base, condition))
+        if base is None:
+            arguments.append(condition)
+        elif base.type.kind is Kind.JSON and condition.type.kind is Kind.TEXT:
+            # As MySQL does behind CASE, and nowhere else: the document's text, in which a JSON null is 'null'.
+            arguments.append(call("eq", functions.call("cast", base, type=TEXT), condition))
+        else:
+            arguments.append(call("eq", base, condition))
         arguments.append(scalar(branch.args["true"], scope, setting))
     default = node.args.get("default")
     arguments.append(literals.NOTHING if default is None else scalar(default, scope, setting))

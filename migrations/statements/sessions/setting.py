@@ -18,10 +18,13 @@ from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, Unsupported
 from domains.language.types import Value
-from migrations.catalog import unknown
+from domains.plan.packets import Insert
+from migrations.catalog import Catalog, unknown
 from migrations.parse.reading import Parsed, exp
+from migrations.statements.sessions.session_values import SessionValues
 from migrations.statements.sessions.show import check_reach, check_variable
 from migrations.statements.sessions.system_variables import SYSTEM_VARIABLES
+from migrations.statements.statement import WriteStatement
 
 AUTOCOMMIT = "autocommit"
 ISOLATION = ("transaction_isolation", "tx_isolation")
@@ -65,6 +68,24 @@ def check_size(held: Mapping[str, Value], made: Mapping[str, Value]) -> None:
         raise LimitExceeded(f"a session has at most {USER_VARIABLES_MAX:,} user variables")
     if any(isinstance(value, str | bytes) and len(value) > USER_VARIABLE_MAX for value in made.values()):
         raise LimitExceeded(f"a user variable has at most {USER_VARIABLE_MAX:,} characters")
+
+
+NO_ZERO = "NO_AUTO_VALUE_ON_ZERO"
+"""The mode of a dump that is loaded: a 0 in an AUTO_INCREMENT column is a value, and does not ask for one."""
+
+
+def refuse_zeros(session: SessionValues, statement: WriteStatement, catalog: Catalog) -> None:
+    """:raises Unsupported: rows ask for numbers in this mode: whether by NULL or by 0 is not known here."""
+    operation = statement.operation
+    if NO_ZERO not in str(session.variables["sql_mode"]).upper() or not isinstance(operation, Insert):
+        return
+    columns = catalog.tables[operation.table.lower()].columns
+    at = next((at for at, each in enumerate(columns) if each.auto_increment and not each.dropped), None)
+    if at is not None and any(row[at] is None for row in operation.rows):
+        raise Unsupported(
+            f'rows without a value of the AUTO_INCREMENT column "{columns[at].name}" in the mode {NO_ZERO}',
+            hint="give its values, none of them 0, or set sql_mode without it",
+        )
 
 
 def _of_item(item: exp.Expr) -> Iterator[Assigned]:

@@ -219,11 +219,12 @@ def check_variable(name: str, value: str) -> None:
 _OFF = ("0", "OFF", "FALSE")
 _ON = ("1", "ON", "TRUE")
 _MODES = (
-    "ANSI ANSI_QUOTES DB2 HIGH_NOT_PRECEDENCE MAXDB MSSQL NO_AUTO_VALUE_ON_ZERO NO_BACKSLASH_ESCAPES "
+    "ANSI ANSI_QUOTES DB2 HIGH_NOT_PRECEDENCE MAXDB MSSQL NO_BACKSLASH_ESCAPES "
     "NO_UNSIGNED_SUBTRACTION ORACLE PAD_CHAR_TO_FULL_LENGTH PIPES_AS_CONCAT POSTGRESQL TIME_TRUNCATE_FRACTIONAL"
 )
 _OTHER_MODES = frozenset(_MODES.split())
-"""The modes in which a text means something else. Not those that are stricter or less strict than we are: we say so."""
+"""The modes in which a text means something else. Not NO_AUTO_VALUE_ON_ZERO (``setting.py``), and not those that
+are stricter or less strict than we are: we say so."""
 _FIXED: dict[str, tuple[str, ...]] = {
     "auto_increment_increment": ("1",),
     "auto_increment_offset": ("1",),
