@@ -303,6 +303,14 @@ class Parser(MySQLParser):
             return self.expression(exp.AlterRename(this=self._parse_table(schema=True)))
         return super()._parse_alter_table_rename()  # type: ignore[no-untyped-call]
 
+    def _parse_generated_as_identity(self) -> exp.Expr:
+        """sqlglot takes ``GENERATED ALWAYS AS (a + 1)`` for an identity where VIRTUAL is left out."""
+        found: exp.Expr = super()._parse_generated_as_identity()
+        value = found.args.get("expression")
+        if isinstance(found, exp.GeneratedAsIdentityColumnConstraint) and value is not None:
+            return self.expression(exp.ComputedColumnConstraint(this=value, persisted=False))
+        return found
+
     def _expect(self, found: object, what: str) -> None:
         if not found:
             self.raise_error(f"Expecting {what}")

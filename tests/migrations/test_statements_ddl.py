@@ -193,6 +193,14 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
 ]
 
 
+def test_a_generated_column_is_virtual_unless_it_says_otherwise() -> None:
+    for words, virtual in (("", True), (" VIRTUAL", True), (" STORED", False)):
+        made = one(f"CREATE TABLE g (a INT, b INT GENERATED ALWAYS AS (a + 2){words})")
+        assert isinstance(made, CreateTableStatement)
+        assert made.schema.columns[1].generated is not None
+        assert made.schema.columns[1].virtual is virtual
+
+
 @pytest.mark.parametrize(("sql", "kind", "message"), WRONG, ids=[sql[:60] for sql, _, _ in WRONG])
 def test_what_is_wrong_is_said(sql: str, kind: type[HeadraceError], message: str) -> None:
     with pytest.raises(HeadraceError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tarfile
@@ -96,7 +97,8 @@ def results(suite: Suite, cache: Path, python: Path, name: str, port: int) -> di
     found: dict[str, tuple[str, str]] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         # The class has the name of the server's version behind its own.
-        called = f"{case.get('classname', '').rsplit('.', 1)[-1].split('_mysql')[0]}.{case.get('name')}"
+        group = re.sub(r"_(?:mysql|mariadb)\+.*", "", case.get("classname", "").partition("test_suite.")[2])
+        called = f"{group}.{case.get('name')}"
         kind, why = "passed", ""
         for word in ("failure", "error", "skipped"):
             if (told := case.find(word)) is not None:
