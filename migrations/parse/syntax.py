@@ -303,7 +303,7 @@ class Parser(MySQLParser):
             return self.expression(exp.AlterRename(this=self._parse_table(schema=True)))
         return super()._parse_alter_table_rename()  # type: ignore[no-untyped-call]
 
-    def _parse_generated_as_identity(self) -> exp.Expr:
+    def _parse_generated_as_identity(self) -> Any:
         """sqlglot takes ``GENERATED ALWAYS AS (a + 1)`` for an identity where VIRTUAL is left out."""
         found: exp.Expr = super()._parse_generated_as_identity()
         value = found.args.get("expression")

@@ -19,15 +19,19 @@ def checked(name: str, what: str) -> str:
     """A name that may be given to something new.
 
     :raises LimitExceeded: it is too long.
-    :raises SqlError: it is empty or ends in a space.
+    :raises SqlError: it is empty, or begins or ends in a space and may not.
     """
     if len(name) > LONGEST_NAME:
         raise LimitExceeded(
             f'{what} name "{name[:LONGEST_NAME]}…" has {len(name)} characters', hint=f"at most {LONGEST_NAME}"
         )
-    if not name or name != name.strip():
+    if not name or (name != name.strip() and what in _TRIMMED):
         raise SqlError(f'"{name}" is not a name for a {what}', hint="a name is not empty and has no spaces at its ends")
     return name
+
+
+_TRIMMED = ("table", "view", "column", "database")
+"""Names of these have no spaces at their ends; those of keys and conditions may, as in MySQL."""
 
 
 def relation_name(node: exp.Expr) -> str:

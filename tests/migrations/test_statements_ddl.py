@@ -193,6 +193,12 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
 ]
 
 
+def test_a_name_of_a_condition_may_end_in_a_space() -> None:
+    made = one("CREATE TABLE g (a INT, CONSTRAINT ` by two ` CHECK (a > 1))")
+    assert isinstance(made, CreateTableStatement)
+    assert [each.name for each in made.schema.checks] == [" by two "]
+
+
 def test_a_generated_column_is_virtual_unless_it_says_otherwise() -> None:
     for words, virtual in (("", True), (" VIRTUAL", True), (" STORED", False)):
         made = one(f"CREATE TABLE g (a INT, b INT GENERATED ALWAYS AS (a + 2){words})")
