@@ -122,7 +122,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8165),
-    "api": (50, 8970),
+    "api": (50, 8990),
     "controller": (97, 19595),
     "worker": (89, 18085),
     "migrations": (160, 31850),
