@@ -123,6 +123,9 @@ async def _token(
         str | None,
         Header(alias="Headrace-Session", description="A name: statements under it share BEGIN … COMMIT and autocommit"),
     ] = None,
+    headrace_snapshot: Annotated[
+        str | None, Header(alias="Headrace-Snapshot", description="The snapshot that is read, or `latest`")
+    ] = None,
 ) -> None:
     """Documents the headers, which ``_answered`` and the doors read."""
 

@@ -61,9 +61,15 @@ TRANSACTION = b"headrace-transaction"
 """The header with the id of the transaction that a request is in."""
 SESSION_NAME = b"headrace-session"
 """The header with the name of the session that it belongs to."""
+SNAPSHOT = b"headrace-snapshot"
+"""The header with the name of the snapshot that it reads, or ``latest``."""
+AS_OF = "as_of"
+"""The same in the query string of a look-up, where the view has no parameter of this name."""
 ATTEMPTS = 100
 """The most that look-ups of one position are done anew, since others have changed what they have read."""
-_CONSISTENT, _ETAGS = f'"{CONSISTENT}"'.encode(), f'"{ETAGS}"'.encode()
+_CONSISTENT, _ETAGS, _AS_OF = f'"{CONSISTENT}"'.encode(), f'"{ETAGS}"'.encode(), f"{AS_OF}=".encode()
+_ENTERS = (TRANSACTION, SESSION_NAME, SNAPSHOT)
+_ALL_OF_THEM = "Headrace-Transaction, Headrace-Session and Headrace-Snapshot"
 NAME = "*"
 """Stands for the name of a view or table in a path."""
 _log = logging.getLogger("headrace.api")
@@ -266,18 +272,23 @@ class Endpoints:
             return None
 
     def entered(self, session: Caller, headers: Sequence[tuple[bytes, bytes]]) -> Caller:
-        """Who asks, in the transaction or the session that the headers name.
+        """Who asks, in the transaction, the session or the snapshot that the headers name.
 
         :raises TransactionEnded, Forbidden, BadRequest, Overloaded"""
-        given = {name: value.decode("latin-1") for name, value in headers if name in (TRANSACTION, SESSION_NAME)}
+        given = {name: value.decode("latin-1") for name, value in headers if name in _ENTERS}
         if not given:
             return session
         if len(given) > 1:
-            raise BadRequest("Headrace-Transaction and Headrace-Session", hint="a request has one of these headers")
+            raise BadRequest(_ALL_OF_THEM, hint="a request has one of these headers")
         sessions = self.sessions
+        if SNAPSHOT in given:
+            return self._reading(session, given[SNAPSHOT])
         if SESSION_NAME in given:
             return replace(session, session=sessions.named(given[SESSION_NAME], session.account))
         return replace(session, session=sessions.found(given[TRANSACTION], session.account))
+
+    def _reading(self, session: Caller, snapshot: str) -> Caller:
+        return replace(session, session=self._deployment.snapshots.session(snapshot))
 
     def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
         """The endpoint, and the view or table that it is about; None where there is none at this path."""
@@ -290,7 +301,12 @@ class Endpoints:
     # --- look-ups ---------------------------------------------------------------------------------------------------
 
     def _page(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
-        return self._lookups.page(view, parse_query(query), token, session)
+        parameters = parse_query(query)
+        if _AS_OF in query and AS_OF in parameters and not self._lookups.takes(view, AS_OF):
+            if session.session is not None or len(named := parameters.pop(AS_OF)) > 1:
+                raise BadRequest(AS_OF, hint="a look-up reads one snapshot, and in no transaction or session")
+            session = self._reading(session, named[0])
+        return self._lookups.page(view, parameters, token, session)
 
     def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Body:
         if _ETAGS in body and wants(ETAGS, body):

@@ -29,6 +29,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.RowsRefused: 409,
     errors.Conflict: 409,
     errors.TransactionEnded: 410,
+    errors.SnapshotGone: 410,
     errors.OutOfOrder: 409,
     errors.AlreadyExists: 409,
     errors.StillInUse: 409,

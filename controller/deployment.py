@@ -360,11 +360,11 @@ class Deployment(Protocol):
     read_timeout: float
     accounts: Keeper | None
     """Who may what; None: whoever reaches it may do everything."""
-
     live: Any
     sessions: Any
     in_doubt: Any
-    """A ``LiveViews``, the ``Sessions``, and an ``InDoubt``: of packages which stand on this file."""
+    snapshots: Any
+    """A ``LiveViews``, the ``Sessions``, an ``InDoubt``, the ``Snapshots``: of packages which stand on this file."""
 
     @property
     def lists(self) -> StatementLists: ...

@@ -22,7 +22,7 @@ from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import Asking
 from worker.adhoc.pool import Budget
 from worker.dataflow.batch import Ended
-from worker.protocol.messages import KnownTransaction, together, version_of
+from worker.protocol.messages import KeptSnapshots, KnownTransaction, together, version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 
@@ -172,6 +172,8 @@ class Hosts(Protocol):
         """The answer to a SELECT that no view answers, over one cut of the base shards, and the positions of that. In a
         transaction: as it sees them, and what is read is remembered; the positions are of shards where that is so.
 
+        Of a snapshot: as it has them, or SnapshotGone.
+
         Raises SchemaChanged where a table is another by now, LimitExceeded where it exceeds its budget.
         """
 
@@ -197,11 +199,14 @@ class Hosts(Protocol):
         """Do what a transaction wants of ``within.domain``; ``table`` goes with an operation. Raises SchemaChanged as
         ``write``, OutcomeUnknown."""
 
-    async def take_snapshot(self, within: Asking) -> None:
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
         """Have the plain reads of a transaction that takes locks be of now, in all of these shards at one moment."""
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         """The transactions over several shards that this one has a part in, and that are not over."""
+
+    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
+        """Those that this shard keeps."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

@@ -46,6 +46,7 @@ from controller.transactions.in_doubt import InDoubt
 from controller.transactions.limits import Isolation
 from controller.transactions.reading import pages_in
 from controller.transactions.sessions import Sessions
+from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.transaction import Transaction
 from controller.writing import Writing
 from domains.errors import BadRequest, ReadTimeout
@@ -64,6 +65,7 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.pool import Budget
+from worker.protocol.messages import KeptSnapshots, KnownTransaction
 from worker.reader_map import BoundLookup, in_one_state
 from worker.service.child_pool import ChildPool
 
@@ -95,7 +97,9 @@ class Serving(Writing):
         self._statements = Statements(self, self.selects)
         self._short_reads = ShortReads(self, self.selects)
         self.lists = self._statements.lists
-        self.in_doubt = InDoubt(self._transact, lambda base: self.hosts.known_transactions(base), self._bases)
+        in_shards = self._known_transactions, self._kept_snapshots, self._bases
+        self.in_doubt = InDoubt(self._transact, *in_shards)
+        self.snapshots = Snapshots(self._transact, *in_shards, self.in_doubt.look)
         self.hosts.on_locked = self.in_doubt.look
         self.sessions = Sessions(self._transact, self.in_doubt.look, self.take_snapshot)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
@@ -143,12 +147,12 @@ class Serving(Writing):
         question: Question,
         token: Clock,
         elsewhere: Elsewhere | None = None,
-        transaction: Transaction | None = None,
+        transaction: Transaction | SnapshotReads | None = None,
     ) -> tuple[Rows, Clock]:
         """The answer to a SELECT that no view answers, as of now: at least as of the token.
 
         Where it reads more rows than a server is to read by itself, it is asked ``elsewhere``, if that is given. In a
-        transaction it is of the rows as the transaction sees them.
+        transaction it is of the rows as the transaction sees them, or as a snapshot in its place has them.
 
         :raises LimitExceeded: it exceeds its budget. :raises ReadTimeout: the token takes too long.
         """
@@ -167,6 +171,12 @@ class Serving(Writing):
 
     async def take_snapshot(self, transaction: Transaction) -> None:
         await transaction.take_snapshot(self._bases(), self.hosts.take_snapshot)
+
+    async def _known_transactions(self, base: DomainIndex) -> tuple[KnownTransaction, ...]:
+        return await self.hosts.known_transactions(base)
+
+    async def _kept_snapshots(self, base: DomainIndex) -> KeptSnapshots:
+        return await self.hosts.snapshots(base)
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards

@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api.limits import Limits
 from controller.statements.shapes import AdHocMode
@@ -203,6 +198,9 @@ class Settings(BaseSettings):
     )
     lock_wait: Annotated[float, Flag("serve", value="SECONDS")] = Field(
         default=_LIMITS.lock_wait, ge=0, description="seconds that a statement waits for a lock"
+    )
+    snapshot_every: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=0.0, ge=0, description="seconds between two snapshots of all shards; 0: only those that are asked for"
     )
     request_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=_LIMITS.request_timeout,

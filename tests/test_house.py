@@ -121,16 +121,16 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8165),
-    "api": (50, 8990),
-    "controller": (97, 19595),
-    "worker": (89, 18085),
+    "headrace": (51, 8195),
+    "api": (51, 9070),
+    "controller": (98, 19895),
+    "worker": (89, 18205),
     "migrations": (160, 31850),
-    "domains": (110, 22095),
+    "domains": (112, 22265),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (77, 13720),
-    "clients": (10, 2475),
+    "loadgen": (77, 13745),
+    "clients": (10, 2520),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

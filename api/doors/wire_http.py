@@ -29,7 +29,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from api.doors.http_protocol import HEAD_END, HttpProtocol
-from api.endpoints import CLAIMS, SESSION_NAME, TRANSACTION, Answer, Endpoints
+from api.endpoints import CLAIMS, SESSION_NAME, SNAPSHOT, TRANSACTION, Answer, Endpoints
 from domains.errors import HeadraceError
 
 REQUEST_LINE_END = b" HTTP/1.1\r\n"
@@ -48,6 +48,7 @@ _LONG_WAY = frozenset(
         b"headrace-token",
         TRANSACTION,
         SESSION_NAME,
+        SNAPSHOT,
         b"origin",
         b"expect",
         b"transfer-encoding",

@@ -418,6 +418,11 @@ class LookupCalls:
         self._deployment = deployment
         self.many = ManyLookups(deployment)
 
+    def takes(self, view: str, name: str) -> bool:
+        """Whether the view has a parameter of this name."""
+        lookup = known(self._deployment, view)
+        return lookup is not None and any(each.name == name for each in lookup.info.parameters)
+
     def page(
         self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None, asker: Caller = ANONYMOUS
     ) -> Typed | Coroutine[Any, Any, Typed]:

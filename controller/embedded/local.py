@@ -285,6 +285,7 @@ class LocalDeployment(Serving):
         self._opening.give_up()
         if self.accounts is not None:
             await self.accounts.close()
+        await self.snapshots.close()
         await self.in_doubt.close()
         await self.sessions.close()
         await self.live.close()

@@ -34,11 +34,11 @@ from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
 from worker.dataflow.watches import Mailbox
-from worker.protocol.messages import KnownTransaction, NotHere, Streams
+from worker.protocol.messages import KeptSnapshots, KnownTransaction, NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 from worker.service.holds import Holds
-from worker.service.status import known_transactions, streams_of
+from worker.service.status import kept_snapshots, known_transactions, streams_of
 
 Found = TypeVar("Found")
 
@@ -213,13 +213,18 @@ class LocalHosts:
         assert isinstance(outcome, Written)
         return outcome
 
-    async def take_snapshot(self, within: Asking) -> None:
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
         await asyncio.wrap_future(self._dataflow.control(lambda hosted, _: begin_snapshot(hosted, within)))
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         found = self._dataflow.control(lambda hosted, _: known_transactions(hosted, domain))
         known: tuple[KnownTransaction, ...] = await asyncio.wrap_future(found)
         return known
+
+    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
+        found = self._dataflow.control(lambda hosted, _: kept_snapshots(hosted, domain))
+        kept: KeptSnapshots = await asyncio.wrap_future(found)
+        return kept
 
     async def _written(
         self, domain: DomainIndex, act: TransactionAct, table: TableTarget | None, within: Within

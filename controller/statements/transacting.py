@@ -12,6 +12,7 @@ from controller.deployment import StatementResult
 from controller.transactions.in_doubt import InDoubt
 from controller.transactions.limits import Isolation
 from controller.transactions.sessions import Sessions
+from controller.transactions.snapshots import SnapshotSession, only_read
 from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
@@ -34,6 +35,8 @@ async def in_session(
 
     :raises BadRequest: the text leaves a transaction open that nobody could end."""
     deeds = [each.parsed.transaction.deed for each in statements if each.parsed.transaction is not None]
+    if isinstance(caller.session, SnapshotSession) and (deeds or atomic):
+        raise only_read()
     is_whole = atomic or (caller.session is not None and not caller.session.name)
     if is_whole and (deeds or any(each.defines or each.fills for each in statements)):
         raise BadRequest(
@@ -193,7 +196,7 @@ async def _shown(sessions: Sessions, in_doubt: InDoubt, caller: Caller) -> State
 def said_of_transaction(error: HeadraceError, caller: Caller) -> None:
     """Into the error of a statement, what became of the transaction that it was in."""
     session = caller.session
-    if session is None or error.ends_transaction:
+    if session is None or error.ends_transaction or isinstance(session, SnapshotSession):
         return
     if session.transaction is not None:
         kept = "the transaction is open, as it was before" if session.name else "nothing of the transaction was done"

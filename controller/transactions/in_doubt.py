@@ -6,6 +6,7 @@
     prepared for long  ─► the decider: roll back, unless committed ─► commit or roll back here
     decided for long   ─► the others: commit                       ─► forget it at the decider
     open, and begun by an api process that is gone                 ─► roll back here
+    stands still       ─► for a snapshot that was given up: go on
 
 Anybody may do this, and several at once: each act is one that changes nothing where it was done before, and **a decider
 that was asked has decided**, since what it had not committed it has rolled back then.
@@ -25,12 +26,15 @@ from controller.transactions.transaction import Transacting
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Commit, ForgetDecision, InTransaction, RollBack, TransactionAct, Written
-from worker.protocol.messages import KnownTransaction
+from domains.plan.snapshots import DropSnapshot
+from worker.protocol.messages import KeptSnapshots, KnownTransaction
 
 _log = logging.getLogger("headrace.controller")
 
 DOUBT_SECONDS = 5.0
 """After so long a transaction that is prepared counts as left by whoever commits it. Where it was not, it is ended."""
+STILL_SECONDS = 2.0
+"""The same of a snapshot that is being taken: twice as long as whoever takes one waits."""
 LOOK_SECONDS = 0.5
 OTHERS_SECONDS = 30.0
 """Between two looks at what others may have left, where nobody has met it."""
@@ -49,14 +53,16 @@ class InDoubt:
         self,
         act: Transacting,
         known: Callable[[DomainIndex], Awaitable[Sequence[KnownTransaction]]],
+        kept: Callable[[DomainIndex], Awaitable[KeptSnapshots]],
         bases: Callable[[], Sequence[DomainIndex]],
         patience: float = DOUBT_SECONDS,
     ) -> None:
-        """``known``: what a base shard knows of transactions; see :class:`controller.hosts.Hosts`. ``patience``:
-        seconds after which one that is prepared counts as left."""
+        """``known``, ``kept``: what a base shard knows of transactions and snapshots; see
+        :class:`controller.hosts.Hosts`. ``patience``: seconds after which one that is prepared counts as left."""
         self._patience = patience
         self._transact = act
         self._known = known
+        self._kept_at = kept
         self._bases = bases
         self._seen: dict[tuple[DomainIndex, str], float] = {}
         """When what is known of a transaction was first seen."""
@@ -127,12 +133,20 @@ class InDoubt:
 
     async def _look_at(self, base: DomainIndex, patience: float, alive: frozenset[int] | None) -> None:
         told = await self._known(base)
-        known = {each.id: each for each in told if not each.is_open or _is_orphan(each.id, alive)}
+        known: dict[str, KnownTransaction | None] = {}
+        known |= {each.id: each for each in told if not each.is_open or _is_orphan(each.id, alive)}
+        if still := (await self._kept_at(base)).still:
+            known[still] = None
         for place in [place for place in self._seen if place[0] == base and place[1] not in known]:
             del self._seen[place]
         now = asyncio.get_running_loop().time()
         for id, each in known.items():
-            if now - self._seen.setdefault((base, id), now) >= patience:
+            seen = self._seen.setdefault((base, id), now)
+            if each is None and now - seen >= min(patience, STILL_SECONDS):
+                await self._act(DropSnapshot(), id, base)
+                _log.warning('domain %d stood still for snapshot "%s", which was given up, and goes on', base, id)
+                del self._seen[base, id]
+            elif each is not None and now - seen >= patience:
                 await self._settle(base, each)
                 del self._seen[base, id]
 

@@ -208,7 +208,7 @@ class Domain:
                 repeated = within is not None and is_repeated(known.stored, within)
                 if repeated:
                     done = NOTHING
-                elif self.transactions.locks.holders:
+                elif self.transactions.locks.holders or self.transactions.snapshots.still:
                     done = self.transactions.write_beside(operation)
                 elif known.is_related or (isinstance(operation, Amend) and operation.also):
                     done = change_related(self.written, operation)

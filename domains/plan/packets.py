@@ -20,6 +20,7 @@ from domains.errors import HeadraceError
 from domains.language.expressions import Expression
 from domains.language.types import Delta, Row, Value
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
+from domains.plan.snapshots import SnapshotAct
 
 LinkId = NewType("LinkId", int)
 RequestId = NewType("RequestId", int)
@@ -234,7 +235,7 @@ def is_repeatable(act: TransactionAct) -> bool:
     """Whether it may be asked for again by whoever has not heard what became of it: all that it has done is stored."""
     if isinstance(act, Commit):
         return act.decided or bool(act.others)
-    return isinstance(act, (AwaitLocks, StopWaiting, Validate, Prepare, RollBack, ForgetDecision))
+    return isinstance(act, (AwaitLocks, StopWaiting, Validate, Prepare, RollBack, ForgetDecision, SnapshotAct))
 
 
 TransactionAct = (
@@ -250,6 +251,7 @@ TransactionAct = (
     | Commit
     | RollBack
     | ForgetDecision
+    | SnapshotAct
 )
 
 

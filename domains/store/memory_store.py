@@ -18,7 +18,14 @@ from domains.language.encoding import encode_key, row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
-from domains.store.storage import TransactionPart, TransactionRecord, best_key, declared_indexes
+from domains.store.storage import (
+    SnapshotRecord,
+    TransactionPart,
+    TransactionRecord,
+    best_key,
+    declared_indexes,
+    snapshot_gone,
+)
 from domains.store.walking import Interval, orders_of
 from domains.store.widening import Widening, widening
 
@@ -266,6 +273,7 @@ class MemoryStore:
         self._staged_records: dict[str, TransactionRecord | None] = {}
         self._parts: dict[str, TransactionPart] = {}
         self._staged_parts: dict[str, TransactionPart] = {}
+        self._snapshots: dict[str, tuple[SnapshotRecord, MemoryStore]] = {}
 
     def create_table(self, schema: TableSchema) -> MemoryTable:
         if schema.name in self._tables:
@@ -347,6 +355,25 @@ class MemoryStore:
     def forget_parts(self, transactions: Iterable[str]) -> None:
         for id in transactions:
             self._parts.pop(id, None)
+
+    def keep_snapshot(self, record: SnapshotRecord) -> None:
+        copy = MemoryStore(keep_log=False)
+        for name, table in self._tables.items():
+            copy.create_table(table.schema).stage(table.find((), ()))
+            copy._positions[name] = self._positions[name]
+        copy.commit(())
+        self._snapshots[record.name] = record, copy
+
+    def drop_snapshot(self, name: str) -> None:
+        self._snapshots.pop(name, None)
+
+    def snapshots(self) -> dict[str, SnapshotRecord]:
+        return {name: record for name, (record, _) in self._snapshots.items()}
+
+    def snapshot(self, name: str) -> MemoryStore:
+        if name not in self._snapshots:
+            raise snapshot_gone(name)
+        return self._snapshots[name][1]
 
     def position(self, table: str) -> int:
         self.table(table)

@@ -20,7 +20,15 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
-from domains.errors import BadRequest, HeadraceError, LimitExceeded, OutcomeUnknown, OutOfOrder, StorageFailure
+from domains.errors import (
+    BadRequest,
+    HeadraceError,
+    LimitExceeded,
+    OutcomeUnknown,
+    OutOfOrder,
+    SnapshotGone,
+    StorageFailure,
+)
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.estimates import TableStatistics
 from domains.plan.graph import Columns, DomainIndex
@@ -113,6 +121,21 @@ PARTS_MOST = 100_000
 """Parts that a shard still has when it is opened. Older ones are of before there was an archive, and wait for one."""
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """What is told of a snapshot by a shard that keeps it."""
+
+    name: str
+    at: float
+    """When it was taken, in seconds since 1970."""
+    held: bool
+    """Until it is dropped by name."""
+
+
+def snapshot_gone(name: str) -> SnapshotGone:
+    return SnapshotGone(f'snapshot "{name}" is not kept here (any more)', hint="read the latest, or take another one")
+
+
 class StoredRows(Protocol):
     """Rows of one base table in stored (full) width, to be looked up."""
 
@@ -160,6 +183,12 @@ class TableRows(Protocol):
     """Tables to be looked up."""
 
     def table(self, name: str) -> StoredRows: ...
+
+
+class SnapshotTables(TableRows, Protocol):
+    """All tables as a snapshot has them."""
+
+    def position(self, table: str) -> int: ...
 
 
 class TableStore(StoredRows, Protocol):
@@ -249,6 +278,17 @@ class Store(Protocol):
 
     def forget_parts(self, transactions: Iterable[str]) -> None:
         """What was noted of these is archived, with what other shards have of them. Not within a step."""
+
+    def keep_snapshot(self, record: SnapshotRecord) -> None:
+        """Keep all tables as they are between these two steps, until it is dropped or the store is closed."""
+
+    def drop_snapshot(self, name: str) -> None:
+        """Nothing happens if it is not kept."""
+
+    def snapshots(self) -> dict[str, SnapshotRecord]: ...
+
+    def snapshot(self, name: str) -> SnapshotTables:
+        """:raises SnapshotGone: it is not kept."""
 
     def position(self, table: str) -> int:
         """The sequence number of the table's last committed step (0: none)."""

@@ -30,6 +30,7 @@ for command in (
     queries.explain,
     queries.advise,
     queries.migrations,
+    queries.snapshots,
     load.load,
     serving.demo,
 ):

@@ -293,6 +293,36 @@ def migrations(
         typer.echo(f"{each.id} {each.state}{more}: {' '.join(each.sql.split())[:SHOWN_CHARACTERS]}")
 
 
+def snapshots(
+    take: Annotated[bool, typer.Option("--take", help="Keep all tables as they are now.")] = False,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of the one that is taken.")] = "",
+    hold: Annotated[bool, typer.Option("--hold", help="Until it is dropped, also when there are later ones.")] = False,
+    drop: Annotated[str | None, typer.Option(metavar="NAME", help="Keep this one no more.")] = None,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """List the snapshots that can be read, the oldest first; or take one, or drop one. See docs/transactions.md.
+
+    Examples:
+
+      headrace snapshots --take --name month-end --hold
+
+      headrace snapshots --drop month-end
+    """
+    if not take and (name or hold):
+        raise BadRequest("--name and --hold are of a snapshot that is taken", hint="add --take")
+    with connected(load(config, url=url)) as db:
+        if drop is not None:
+            db.drop_snapshot(drop)
+        if take:
+            typer.echo(db.take_snapshot(name, hold=hold))
+        found = db.snapshots() if drop is None and not take else []
+    for each in found:
+        typer.echo(f"{each['name']} {each['at']}{', held' if each['held'] else ''}")
+    if not (found or take or drop):
+        typer.echo("no snapshot is kept: headrace snapshots --take")
+
+
 SHOWN_CHARACTERS = 100
 """Characters of a migration's statements that the list shows."""
 

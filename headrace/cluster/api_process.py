@@ -236,6 +236,7 @@ async def _open(settings: Settings, authority: KazooAuthority, opening: Opening)
         raise
     deployment.accounts = keeper
     deployment.selects.by_spark = spark_selects(settings)
+    deployment.snapshots.take_every(settings.snapshot_every)
     await deployment.meet_others(hello, settings.host, settings.api_port, settings.advertise)
     return deployment
 

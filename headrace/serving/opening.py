@@ -83,6 +83,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
         raise
     deployment.accounts = keeper
     deployment.selects.kept_bytes = settings.max_automatic_size
+    deployment.snapshots.take_every(settings.snapshot_every)
     if settings.archive is not None:
         deployment.selects.by_spark = spark_selects(settings)
     return deployment

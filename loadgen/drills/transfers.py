@@ -4,6 +4,7 @@
 
     movers, several at once     UPDATE source; UPDATE sink; INSERT INTO transfers    all or none, by "atomic"
     meanwhile                   the total, by look-ups with "consistent"             always the same
+                                accounts and transfers, of one snapshot              what the transfers say
     a back-up, restored         the total, what its transfers say, and those that were answered before it was asked for
     the fault                   kill -9 of a worker, the leader, or an api process, by turns
     afterwards                  each account has what the transfers that are there say; of the transfers all are there
@@ -49,6 +50,7 @@ class Moves:
     answered: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
     totals: int = 0
+    snapshots: int = 0
 
 
 @asynccontextmanager
@@ -72,7 +74,7 @@ async def kill_amid_transfers(stage: DrillStage) -> None:
     moves: Moves = stage.means["moves"]
     over = asyncio.Event()
     tasks = [asyncio.create_task(_move_on(stage, moves, over)) for _ in range(MOVERS)]
-    tasks.append(asyncio.create_task(_look_on(stage, moves, over)))
+    tasks += [asyncio.create_task(look(stage, moves, over)) for look in (_look_on, _look_back)]
     try:
         await _until_moved(stage, moves)
         await _back_up(stage, moves)
@@ -89,6 +91,7 @@ async def kill_amid_transfers(stage: DrillStage) -> None:
         "transfers": len(moves.answered),
         "unknown": moves.sent - len(moves.answered) - len(moves.refused),
         "totals": moves.totals,
+        "snapshots": moves.snapshots,
     }
 
 
@@ -156,6 +159,27 @@ def _restored(data: Path, shards: int) -> tuple[Rows, Rows]:
 
     with embedded(data, shards=shards) as db:
         return db.execute(ACCOUNTS_SQL).rows, db.execute(TRANSFERS_SQL).rows
+
+
+async def _look_back(stage: DrillStage, moves: Moves, over: asyncio.Event) -> None:
+    """At snapshots. One that a killed part has kept is gone."""
+    async with stage.cluster.client() as client:
+        while not over.is_set():
+            await asyncio.sleep(AGAIN_SECONDS)
+            read: list[Rows] = []
+            answered = set(moves.answered)
+            try:
+                taken = await client.post("/v1/snapshots", json={})
+                if taken.is_success:
+                    then = {"Headrace-Snapshot": taken.json()["name"]}
+                    for sql in (ACCOUNTS_SQL, TRANSFERS_SQL):
+                        answer = await client.post("/v1/sql", json={"sql": sql}, headers=then)
+                        read += [each["rows"] for each in answer.json().get("results", ())]
+            except httpx.HTTPError:
+                continue
+            if len(read) == 2:
+                moves.snapshots += 1
+                stage.broken += [f"of a snapshot: {what}" for what in _wrong(read[0], read[1], answered)]
 
 
 def _wrong(accounts: Rows, transfers: Rows, answered: set[int]) -> Iterator[str]:

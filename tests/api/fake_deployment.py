@@ -41,6 +41,7 @@ from controller.live.live_views import LivePort, LiveViews
 from controller.statements.running import Lists, RunningStatements
 from controller.transactions.in_doubt import InDoubt
 from controller.transactions.sessions import Sessions
+from controller.transactions.snapshots import Snapshots
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -68,7 +69,7 @@ from domains.language.types import (
     decimal_type,
 )
 from domains.plan.graph import Parameter, ParameterKind
-from domains.plan.packets import Clock, Once
+from domains.plan.packets import FIRST_DOMAIN, Clock, Once
 from migrations.parse.measure import SqlLimits, measure
 from worker.reader_map import BoundLookup
 from worker.service.child_pool import ChildPool
@@ -150,7 +151,8 @@ class FakeDeployment:
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
         self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions)
-        self.in_doubt = InDoubt(_no_transactions, _no_transactions, list)
+        self.in_doubt = InDoubt(_no_transactions, _no_transactions, _no_transactions, list)
+        self.snapshots = Snapshots(_no_transactions, _no_transactions, _no_transactions, lambda: [FIRST_DOMAIN])
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row
         self.definitions: dict[str, ViewInfo] = {}

@@ -354,6 +354,9 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "POST /v1/transactions",
         "POST /v1/transactions/{id}/commit",
         "POST /v1/transactions/{id}/rollback",
+        "GET /v1/snapshots",
+        "POST /v1/snapshots",
+        "DELETE /v1/snapshots/{name}",
         "GET /v1/schema",
         "GET /v1/status",
         "GET /healthz",
@@ -368,7 +371,7 @@ async def test_no_call_that_changes_something_is_a_form(http: httpx.AsyncClient)
     paths = (await http.get("/openapi.json")).json()["paths"]
     reads = ("/v1/views/{view}/lookup", "/v1/lookups", "/v1/live")
     posted = [path for path, methods in paths.items() if "post" in methods and path not in reads]
-    assert len(posted) == 8
+    assert len(posted) == 9
     for path in posted:
         for kind in ({}, {"content-type": "text/plain"}):
             headers = {"origin": "http://evil.example", **kind}

@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from threading import Thread
 
 import pytest
 from running_cluster import DEADLINE, Launch
 
 from headrace import connect
-from headrace.errors import Conflict, ConstraintViolation, HeadraceError, OutcomeUnknown
+from headrace.errors import Conflict, ConstraintViolation, HeadraceError, OutcomeUnknown, SnapshotGone
 
 SCHEMA = """
 CREATE TABLE acc (id INT PRIMARY KEY, n INT NOT NULL);
@@ -62,6 +63,63 @@ def test_all_or_none_on_several_workers(launch: Launch) -> None:
             t.execute("ROLLBACK TO before")
             t.execute("INSERT INTO acc VALUES (104, 0)")
         assert db.execute("SELECT id FROM acc WHERE id > 99").rows == ((104,),)
+
+
+def test_a_snapshot_of_several_workers_is_of_one_moment(launch: Launch) -> None:
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "4").serves()
+    sums, over = set[tuple[int, int]](), [False]
+
+    def move(seed: int) -> None:
+        own = random.Random(seed)
+        with connect(running.url) as db:
+            while not over[0]:
+                source, sink = own.sample(range(ACCOUNTS), 2)
+                text = f"UPDATE acc SET n = n - 1 WHERE id = {source}; UPDATE acc SET n = n + 1 WHERE id = {sink}"
+                with suppress(Conflict):
+                    db.execute(text, atomic=True)
+
+    with connect(running.url, read_your_writes=True) as db, connect(running.url) as other:
+        db.execute_all(SCHEMA)
+        db.table("acc").insert([{"id": id, "n": 100} for id in range(ACCOUNTS)])
+        held = db.take_snapshot("held", hold=True)
+        movers = [Thread(target=move, args=[seed]) for seed in range(3)]
+        for mover in movers:
+            mover.start()
+        try:
+            until = time.monotonic() + DEADLINE
+            while len(sums) < 5 and time.monotonic() < until:
+                then = other.as_of(other.take_snapshot())
+                ((first,),) = then.execute("SELECT n FROM acc WHERE id = 1").rows
+                sums.add((first, then.view("total").lookup()[0]["s"]))
+                assert then.view("one").lookup(id=1) == [{"n": first}], "it stays as it is"
+        finally:
+            over[0] = True
+            for mover in movers:
+                mover.join()
+        assert len(sums) >= 5, "nothing is moved"
+        assert {total for _, total in sums} == {100 * ACCOUNTS}
+        then = db.as_of(held)
+        assert then.view("one").lookup_many([[id] for id in range(ACCOUNTS)]) == [[{"n": 100}]] * ACCOUNTS
+        assert "held" in {each["name"] for each in db.snapshots()}
+
+        os.kill(running.pids()["worker-1"], signal.SIGKILL)
+        until, gone = time.monotonic() + DEADLINE, False
+        while not gone:
+            assert time.monotonic() < until, "what a worker kept is not there after it was killed"
+            try:
+                then.view("total").lookup()
+            except SnapshotGone:
+                gone = True
+            except HeadraceError:
+                time.sleep(0.05)
+        name = None
+        while name is None:
+            assert time.monotonic() < until
+            try:
+                name = db.take_snapshot()
+            except HeadraceError:
+                time.sleep(0.05)
+        assert db.as_of(name).view("total").lookup() == [{"s": 100 * ACCOUNTS}]
 
 
 def test_money_is_neither_lost_nor_made_while_a_worker_is_killed(launch: Launch) -> None:

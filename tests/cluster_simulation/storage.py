@@ -89,6 +89,7 @@ class CrashStore(FailingStore):
         kept = random.choice((0, len(self._unsynced), random.randint(0, len(self._unsynced))))
         lost = self._unsynced[kept:]
         self._unsynced.clear()
+        self._snapshots.clear()
         self.rollback()
         for step in reversed(lost):
             self._undo(step)

@@ -1,193 +1,249 @@
-"""A restore as of a time is a cut that was archived whole: judged by what every table held when it was archived."""
+"""Snapshots as an application reads them: views and SELECTs as they were, while others write."""
 
 from __future__ import annotations
 
-import random
+import asyncio
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Thread
 
 import pytest
-from headrace_client import calls
+from headrace_client.calls import Call
 from typer.testing import CliRunner
 
-import headrace
-from domains.archive.manifest import ManifestDamaged
-from headrace.backup.choosing import LATEST
-from headrace.backup.restoring import restore
-from headrace.backup.taking import back_up_running
+from controller.transactions.snapshots import COLLECTED_SECONDS, SNAPSHOTS_MAX
+from headrace import connect_async
 from headrace.cli import app
-from headrace.embedding import Embedded
-from headrace.errors import HeadraceError, StorageFailure
-from worker.archive.archiver import Archiver
-from worker.archive.place import Place, time_text
-from worker.archive.recipes import RecipeBook
-from worker.archive.shard import ShardArchive
-from worker.rocks.store import RocksStore
+from headrace.embedding import Embedded, embedded
+from headrace.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    SnapshotGone,
+    UnknownName,
+)
 
-State = dict[str, list[Any]]
-NOON = 1_800_000_000.0
+SCHEMA = """
+CREATE TABLE acc (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
+CREATE EXT VIEW one AS SELECT id, n FROM acc WHERE id = ?;
+CREATE EXT VIEW best AS SELECT id, n FROM acc WHERE branch = ? ORDER BY n DESC LIMIT 2;
+CREATE EXT VIEW total AS SELECT SUM(n) AS s FROM acc;
+INSERT INTO acc VALUES (1, 1, 100), (2, 1, 100), (3, 2, 5);
+"""
 
 
-class Site:
-    """A server with an archive and a clock of its own, whose archiving can be made to fail for some tables."""
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedded]:
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=request.param) as db:
+        db.execute(SCHEMA)
+        yield db
 
-    def __init__(self, path: Path, patched: pytest.MonkeyPatch) -> None:
-        self.path, self.now = path, NOON
-        self.failing: set[str] = set()
-        defaults: Any = Archiver.__init__.__kwdefaults__
-        patched.setitem(defaults, "clock", lambda: self.now)
-        append = ShardArchive.append
 
-        def perhaps(archive: ShardArchive, *given: Any, **named: Any) -> None:
-            if archive.manifest.table in self.failing:
-                raise StorageFailure("no room")
-            append(archive, *given, **named)
+def test_it_shows_all_as_it_was(db: Embedded) -> None:
+    db.view("one").lookup(id=1)  # One key is filled, the others are holes.
+    then = db.as_of(db.take_snapshot())
+    db.execute("UPDATE acc SET n = n + id; DELETE FROM acc WHERE id = 2; INSERT INTO acc VALUES (4, 1, 7)")
+    assert then.view("one").lookup_many([[1], [2], [3], [4]]) == [
+        [{"id": 1, "n": 100}],
+        [{"id": 2, "n": 100}],
+        [{"id": 3, "n": 5}],
+        [],
+    ]
+    assert db.view("one").lookup_many([[1], [2], [4]]) == [[{"id": 1, "n": 101}], [], [{"id": 4, "n": 7}]]
+    assert then.view("total").lookup() == [{"s": 205}]
+    assert then.execute("SELECT id FROM acc ORDER BY id").rows == ((1,), (2,), (3,))
+    assert then.lookups([("best", [[1], [2]]), ("total", [[]])]) == [
+        [[{"id": 1, "n": 100}, {"id": 2, "n": 100}], [{"id": 3, "n": 5}]],
+        [[{"s": 205}]],
+    ]
+    db.execute("CREATE EXT VIEW later AS SELECT branch, COUNT(*) AS c FROM acc GROUP BY branch HAVING c > ?")
+    assert then.view("later").lookup({"c": 1}) == [{"branch": 1, "c": 2}], "a view that was made since"
+    assert db.view("total").lookup() == [{"s": 101 + 8 + 7}]
 
-        patched.setattr(ShardArchive, "append", perhaps)
-        self.db = self.opened()
 
-    def opened(self) -> Embedded:
-        return headrace.embedded(
-            self.path / "data", archive=str(self.path / "archive"), archive_interval=3600, read_your_writes=True
-        )
+def test_the_latest_and_those_by_name(db: Embedded) -> None:
+    with pytest.raises(SnapshotGone, match="no snapshot"):
+        db.as_of().view("total").lookup()
+    assert db.take_snapshot("first", hold=True) == "first"
+    db.execute("UPDATE acc SET n = 0")
+    db.take_snapshot("second")
+    db.execute("UPDATE acc SET n = 1")
+    assert [(each["name"], each["held"]) for each in db.snapshots()] == [("first", True), ("second", False)]
+    assert db.as_of("first").view("total").lookup() == [{"s": 205}]
+    assert db.as_of().view("total").lookup() == [{"s": 0}]
+    with pytest.raises(AlreadyExists):
+        db.take_snapshot("first")
+    db.drop_snapshot("first")
+    with pytest.raises(SnapshotGone, match="first"):
+        db.as_of("first").view("total").lookup()
+    with pytest.raises(NotFound):
+        db.drop_snapshot("first")
+    for name in ("latest", "a/b", "x" * 129, "\n"):
+        with pytest.raises(BadRequest):
+            db.take_snapshot(name)
 
-    def restart(self) -> None:
-        self.db.close()
-        self.db = self.opened()
 
-    @property
-    def book(self) -> RecipeBook:
-        return RecipeBook(Place(str(self.path / "archive")))
+def test_a_request_reads_one_by_its_url(db: Embedded) -> None:
+    db.take_snapshot("then")
+    db.execute("UPDATE acc SET n = 0")
 
-    @contextmanager
-    def failing_for(self, *tables: str) -> Iterator[None]:
-        self.failing = set(tables)
-        yield
-        self.failing = set()
+    def rows(path: str) -> list[dict[str, int]]:
+        return list(db.send(Call("GET", path, lambda answer: answer["rows"], None)))
 
-    def state(self) -> State:
-        names = [str(row[0]) for row in self.db.execute("SHOW TABLES").rows]
-        return {name: sorted(tuple(row) for row in self.db.execute(f"SELECT id FROM {name}").rows) for name in names}
+    assert rows("/v1/views/one?id=1&as_of=then") == [{"id": 1, "n": 100}]
+    assert rows("/v1/views/one?id=1&as_of=latest") == [{"id": 1, "n": 100}]
+    assert rows("/v1/views/one?id=1") == [{"id": 1, "n": 0}]
+    with pytest.raises(BadRequest):
+        rows("/v1/views/one?id=1&as_of=then&as_of=latest")
+    db.execute("CREATE EXT VIEW named AS SELECT id FROM acc WHERE id = :as_of")
+    assert rows("/v1/views/named?as_of=1") == [{"id": 1}], "the view's own parameter"
 
-    def restored(self, as_of: str | None, source: str = "archive") -> State:
-        into = self.path / f"restored{random.getrandbits(64)}"
-        restore(str(self.path / source), into, as_of=as_of)
-        store = RocksStore(into / "base", create=False)
+
+def test_nothing_is_written_in_one(db: Embedded) -> None:
+    then = db.as_of(db.take_snapshot())
+    for text in (
+        "UPDATE acc SET n = 0",
+        "INSERT INTO acc VALUES (9, 9, 9)",
+        "BEGIN; SELECT 1; COMMIT",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "SELECT 1; DELETE FROM acc",
+    ):
+        with pytest.raises(BadRequest, match="only read"):
+            then.execute(text)
+    with pytest.raises(BadRequest, match="only read"):
+        then.table("acc").insert({"id": 9, "branch": 9, "n": 9})
+    with pytest.raises(UnknownName) as caught:
+        then.execute("SELECT * FROM nothing")
+    assert "transaction" not in str(caught.value)
+    with db.transaction() as t, pytest.raises(BadRequest):
+        t.send(Call("GET", "/v1/views/one?id=1&as_of=latest", lambda answer: answer, None))
+    assert db.view("total").lookup() == [{"s": 205}]
+
+
+def test_a_table_that_is_another_now_is_gone(db: Embedded) -> None:
+    then = db.as_of(db.take_snapshot())
+    db.execute("CREATE TABLE later (id INT PRIMARY KEY); CREATE EXT VIEW laters AS SELECT id FROM later WHERE id = ?")
+    db.execute("INSERT INTO later VALUES (1)")
+    for read in (lambda: then.execute("SELECT * FROM later"), lambda: then.view("laters").lookup(id=1)):
+        with pytest.raises(SnapshotGone, match="later"):
+            read()
+    db.execute("ALTER TABLE acc ADD COLUMN more INT DEFAULT 7")
+    with pytest.raises(SnapshotGone, match="acc"):
+        then.view("total").lookup()
+    db.execute("DROP VIEW one, best, total; DROP TABLE acc; CREATE TABLE acc (id INT PRIMARY KEY, n INT)")
+    with pytest.raises(SnapshotGone, match="acc"):
+        then.execute("SELECT * FROM acc")
+
+
+def test_many_rows_are_read_of_it_by_a_process_beside(db: Embedded) -> None:
+    db.table("acc").insert([{"id": id, "branch": id % 7, "n": 1} for id in range(10, 5_010)])
+    then = db.as_of(db.take_snapshot())
+    db.execute("UPDATE acc SET n = n + 1")
+    assert then.execute("SELECT SUM(n), COUNT(*) FROM acc").rows == ((5_205, 5_003),)
+    assert len(then.execute("SELECT a.id, b.n FROM acc a JOIN acc b ON a.id = b.id WHERE b.n = 1").rows) == 5_000
+    assert then.execute("SELECT SUM(n) FROM acc").rows == ((5_205,),), "whoever has read it has not closed it"
+
+
+def test_money_is_neither_there_twice_nor_missing(tmp_path: Path) -> None:
+    over, seen = [False], set[tuple[int, int]]()
+    with embedded(tmp_path, shards=3) as db:
+        db.execute(SCHEMA)
+        db.table("acc").insert([{"id": id, "branch": 0, "n": 100} for id in range(10, 30)])
+
+        def move(first: int) -> None:
+            at = first
+            while not over[0]:
+                at = 10 + (at - 10) * 7 % 19
+                text = f"UPDATE acc SET n = n - 1 WHERE id = {at}; UPDATE acc SET n = n + 1 WHERE id = {at + 1}"
+                try:
+                    db.execute(text, atomic=True)
+                except Conflict:
+                    continue
+
+        movers = [Thread(target=move, args=[first]) for first in (11, 13)]
+        for mover in movers:
+            mover.start()
         try:
-            return {each.name: sorted(row for row, _ in store.table(each.name).find((), ())) for each in store.tables()}
+            until = time.monotonic() + 60
+            while len(seen) < 8 and time.monotonic() < until:
+                then = db.as_of(db.take_snapshot())
+                ((n,),) = then.execute("SELECT n FROM acc WHERE id = 17").rows
+                seen.add((n, then.view("total").lookup()[0]["s"]))
         finally:
-            store.close()
+            over[0] = True
+            for mover in movers:
+                mover.join()
+    assert len(seen) >= 8, "nothing is moved"
+    assert {total for _, total in seen} == {2_205}
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    made = Site(tmp_path, monkeypatch)
-    yield made
-    made.db.close()
+def test_they_are_taken_now_and_then_and_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.transactions.snapshots.COLLECTED_SECONDS", 0.2)
+    with embedded(tmp_path, snapshot_every=0.05) as db:
+        db.execute(SCHEMA)
+        db.take_snapshot("held", hold=True)
+        names, until = set[str](), time.monotonic() + 60
+        while len(names) < 8:
+            assert time.monotonic() < until, f"only {len(names)} were taken"
+            kept = [each["name"] for each in db.snapshots()]
+            names |= set(kept)
+            time.sleep(0.02)
+        kept = [each["name"] for each in db.snapshots()]
+        assert "held" in kept
+        assert len(kept) < len(names), "those that nobody holds go"
+        db.execute("UPDATE acc SET n = 0")
+        while db.as_of().view("total").lookup() != [{"s": 0}]:
+            assert time.monotonic() < until, "the latest is not of now"
+            time.sleep(0.02)
+    assert COLLECTED_SECONDS > 1
 
 
-def test_an_archiving_that_failed_for_a_table_is_no_cut(site: Site) -> None:
-    """A row goes from one table to another: archived of one of them alone, it would be in neither."""
-    site.db.execute("CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE b (id INT PRIMARY KEY)")
-    site.db.execute("INSERT INTO a VALUES (1)")
-    site.db.send(calls.archive())
-    before = site.state()
-    site.now += 60
-    site.db.execute("INSERT INTO b SELECT id FROM a; DELETE FROM a WHERE id = 1")
-    with site.failing_for("b"):  # Until it was looked at: the archiver tries again by itself.
-        with pytest.raises(HeadraceError, match="no room"):
-            site.db.send(calls.archive())
-        assert site.restored(None) == site.restored(time_text(site.now + 60)) == before
-        assert site.restored(LATEST) == {"a": [], "b": []}, "it is of no one moment"
-        into = str(site.path / "said")
-        said = CliRunner().invoke(app, ["restore", str(site.path / "archive"), "--data", into]).output
-        assert "not in it: 1 later write that the archive has of some tables" in said
-    site.now += 60
-    site.db.send(calls.archive())
-    assert site.restored(None) == site.restored(LATEST) == {"a": [], "b": [(1,)]}
-    assert site.restored(time_text(site.now - 1)) == before
+def test_there_are_so_many_and_no_more(tmp_path: Path) -> None:
+    with embedded(tmp_path) as db:
+        db.execute(SCHEMA)
+        for _ in range(SNAPSHOTS_MAX):
+            db.take_snapshot()
+        with pytest.raises(LimitExceeded, match="64 snapshots"):
+            db.take_snapshot()
+        db.drop_snapshot(db.snapshots()[0]["name"])
+        db.take_snapshot()
 
 
-def test_what_archiving_goes_on_to_fail_for_is_not_folded_away(site: Site) -> None:
-    """The last whole cut can be restored, however old it is."""
-    site.db.execute("CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE b (id INT PRIMARY KEY)")
-    site.db.execute("INSERT INTO a VALUES (1)")
-    site.db.send(calls.archive())
-    before = site.state()
-    site.db.execute("INSERT INTO a VALUES (2); INSERT INTO b VALUES (2)")
-    site.now += 7 * 24 * 3600
-    with site.failing_for("b"), pytest.raises(HeadraceError, match="no room"):
-        site.db.send(calls.archive())
-    archive = ["--archive", str(site.path / "archive")]
-    result = CliRunner().invoke(app, ["archive", "compact", *archive, "--archive-retention", "0"])
-    assert result.exit_code == 0, result.output
-    assert site.restored(None) == before
+def test_none_is_there_after_a_restart(tmp_path: Path) -> None:
+    with embedded(tmp_path) as db:
+        db.execute(SCHEMA)
+        db.take_snapshot("held", hold=True)
+    with embedded(tmp_path) as db:
+        with pytest.raises(SnapshotGone, match="held"):
+            db.as_of("held").view("total").lookup()
+        assert not db.snapshots()
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_every_cut_is_restored_as_it_was(site: Site, number: int) -> None:
-    """Whatever the clock does, and whatever fails in between: also of a back-up, which has the cuts before it."""
-    seed = random.SystemRandom().randrange(10**6)
-    print("seed", seed)
-    chance, states, tables, made = random.Random(seed), dict[str, State](), ["t0", "t1"], 2
-    site.db.execute("CREATE TABLE t0 (id INT PRIMARY KEY); CREATE TABLE t1 (id INT PRIMARY KEY)")
-    for step in range(14):
-        site.now += chance.choice((1.0, 60.0, 60.0, 3600.0, -30.0, -7200.0))
-        act = chance.randrange(8)
-        source, target = chance.sample(tables, 2)
-        site.db.execute(f"INSERT INTO {source} VALUES ({step})")
-        if act < 3:
-            site.db.execute(f"INSERT INTO {target} SELECT id FROM {source}; DELETE FROM {source} WHERE id >= 0")
-            site.db.execute(f"DELETE FROM {target} WHERE id = {chance.randrange(14)}")
-        elif act == 3:
-            site.db.execute(f"CREATE TABLE t{made} (id INT PRIMARY KEY); DROP TABLE {target}")
-            tables[tables.index(target)], made = f"t{made}", made + 1
-        elif act == 4:
-            site.restart()
-        elif act == 5:
-            with site.failing_for(source), pytest.raises(HeadraceError, match="no room"):
-                site.db.send(calls.archive())
-        if chance.random() < 0.7:
-            site.db.send(calls.archive())
-            (*_, last) = site.book.cuts()
-            assert last.time not in states or states[last.time] == site.state()
-            states[last.time] = site.state()
-    contents = back_up_running(site.db, str(site.path / "backup"))
-    last_state = site.state()
-    kept = [cut.time for cut in site.book.cuts()]
-    assert kept == sorted(kept)
-    assert len(set(kept)) == len(kept) > 2
-    for time, wanted in states.items():
-        assert site.restored(time) == wanted, (seed, time)
-    assert site.restored(None) == site.restored(None, "backup") == last_state
-    assert site.restored(contents.time, "backup") == last_state
-    here = set(tables)
-    for time, wanted in states.items():
-        if wanted.keys() <= here:  # It has no tables that were dropped before it.
-            assert site.restored(time, "backup") == wanted, (seed, time)
+def test_the_command(served_local: str) -> None:
+    url = ["--url", served_local]
 
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["snapshots", *arguments, *url])
+        assert result.exit_code == 0, result.output
+        return result.output
 
-def test_a_newest_cut_that_was_deleted_is_missed(site: Site) -> None:
-    site.db.execute("CREATE TABLE a (id INT PRIMARY KEY)")
-    for number in range(3):
-        site.now += 60
-        site.db.execute(f"INSERT INTO a VALUES ({number})")
-        site.db.send(calls.archive())
-    *_, kept, last = site.book.cuts()
-    file = next((site.path / "archive" / "cuts").glob(f"*{last.time}.json"))
-    whole = file.read_bytes()
-    file.unlink()
-    for as_of in (None, last.time, time_text(site.now + 3600)):
-        with pytest.raises(ManifestDamaged, match="is missing from"):
-            site.restored(as_of)
-    assert site.restored(kept.time) == {"a": [(0,), (1,)]}
-    assert site.restored(LATEST) == {"a": [(0,), (1,), (2,)]}
-    file.write_bytes(whole)
-    assert site.restored(None) == {"a": [(0,), (1,), (2,)]}
-    file.unlink()
-    site.now += 60
-    site.db.execute("INSERT INTO a VALUES (3)")
-    site.db.send(calls.archive())  # It goes on, and only what the gap hides is refused.
-    assert site.restored(None) == {"a": [(0,), (1,), (2,), (3,)]}
+    assert "no snapshot is kept" in said()
+    assert said("--take", "--name", "month-end", "--hold").strip() == "month-end"
+    assert said().startswith("month-end 20")
+    assert "held" in said()
+    said("--drop", "month-end")
+    assert "no snapshot is kept" in said()
+    assert CliRunner().invoke(app, ["snapshots", "--hold", *url]).exit_code != 0
+
+    async def read() -> object:
+        async with connect_async(served_local) as db:
+            await db.execute(SCHEMA)
+            then = db.as_of(await db.take_snapshot())
+            await db.execute("UPDATE acc SET n = 0")
+            assert [each["held"] for each in await db.snapshots()] == [False]
+            return await then.view("total").lookup()
+
+    assert asyncio.run(read()) == [{"s": 205}]

@@ -19,7 +19,7 @@ from headrace.settings import Settings, load
 
 HTTP = (ROOT / "docs" / "http.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-IN_TRANSACTIONS = re.compile("/v1/transactions|Headrace-Session|consistent")
+IN_TRANSACTIONS = re.compile("/v1/transactions|Headrace-Session|consistent|/v1/snapshots|as_of")
 """What a deployment without transactions refuses."""
 EXAMPLE = re.compile(r"```sh\n(.*?)```\n(?:```json\n(.*?)```\n)?", re.S)
 

@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from domains.engine.transactions.transactions import Transactions
-from domains.errors import HeadraceError, NotFound, Unavailable
+from domains.errors import HeadraceError, NotFound, SnapshotGone, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, InTransaction
-from domains.store.storage import Store, StoredRows, TableRows, sampled
+from domains.plan.snapshots import InSnapshot
+from domains.store.storage import SnapshotTables, Store, StoredRows, TableRows, sampled
 from worker.adhoc.answer import Question, Rows, ShardedRows, answered
 from worker.adhoc.shard_view import ShardView
 from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import NotHere, SampledTable, TableSamples
+from worker.rocks.stored_table import StoreView
 
 FEW_ROWS = 1_000
 """Read or made at a node by an evaluation on the dataflow thread, where all else waits for it: some 5 ms."""
@@ -47,8 +49,9 @@ class EvaluationCut:
 Shards = Sequence[tuple[TableSchema, ...]]
 """The tables that are read of each base shard, by its number."""
 
-Asking = Sequence[InTransaction]
-"""The transaction that asks each base shard; none where nobody does in one."""
+Asking = Sequence[InTransaction | InSnapshot]
+"""The transaction that asks each base shard, or the snapshot that it is asked for; none: the tables are read as they
+are."""
 
 
 def shards_of(tables: Sequence[TableSchema], shards: int) -> Shards:
@@ -66,12 +69,14 @@ def answered_here(
     :raises RowsExceeded: these are not few rows.
     """
     shards = shards_of(question.plan.tables, len(bases))
-    tables: TableRows = ShardedTables(_stores(hosted, bases), question.plan.tables)
+    stores = _shown(hosted, bases[: len(shards)], within)
+    tables: TableRows = _sharded(stores, question.plan.tables, within)
     entered: list[tuple[Transactions, InTransaction]] = []
     try:
-        if within:
+        asking = [each for each in within if isinstance(each, InTransaction)]
+        if asking:
             # Of a snapshot all shards have to know: they take it between the same two steps.
-            asked = within if within[0].reads == "snapshot" else within[: len(shards)]
+            asked = asking if asking[0].reads == "snapshot" else asking[: len(shards)]
             entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in asked]
             staged = [transactions.reading(each, decided(hosted)) for transactions, each in entered]
             tables = ShardedTables(staged[: len(shards)], question.plan.tables)
@@ -84,34 +89,40 @@ def answered_here(
         raise Unavailable(f"the query cannot be evaluated: {type(error).__name__}: {error}") from error
     finally:
         came = [bool(transactions.leave(each.id)) for transactions, each in entered]
-    if within:
+    if entered:
         shards = [tables if came[number] else () for number, tables in enumerate(shards)]
-    return rows, _clock(hosted, bases[: len(shards)], shards)
+    return rows, _clock(hosted, bases[: len(shards)], stores, shards)
 
 
 def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within: Asking = ()) -> EvaluationCut:
     """A cut of some base shards, which may be any. In a transaction what reads it is not told row by row: all of these
     tables are read.
 
-    :raises NotHere: a table is another by now.
+    :raises NotHere: a table is another by now. :raises SnapshotGone: it was another then, or the snapshot is not here.
     """
     views: list[ShardView] = []
-    for store, tables in zip(_stores(hosted, bases), shards, strict=True):
+    stores = _shown(hosted, bases, within)
+    for store, tables in zip(stores, shards, strict=True):
         for schema in tables:
-            check_schema(store, schema)
-        assert isinstance(store, ViewableStore), "what is evaluated beside is on a disk"
-        views.append(store.view([schema.name for schema in tables]))
+            _check_shown(store, schema, within)
+        names = [schema.name for schema in tables]
+        if isinstance(store, StoreView):
+            views.append(store.of(names))
+        else:
+            assert isinstance(store, ViewableStore), "what is evaluated beside is on a disk"
+            views.append(store.view(names))
     changes: dict[str, list[Delta]] = {}
     for asking, tables in zip(within, shards, strict=False):
-        transactions = hosted.hosts[asking.domain].domain.transactions
-        staged = transactions.reading(asking, decided(hosted))
-        for schema in tables:
-            changes.setdefault(schema.name, []).extend(staged.staged(schema.name).read_whole())
-        transactions.check_read(asking)
-    return EvaluationCut(views, _clock(hosted, bases, shards), changes=changes)
+        if isinstance(asking, InTransaction):
+            transactions = hosted.hosts[asking.domain].domain.transactions
+            staged = transactions.reading(asking, decided(hosted))
+            for schema in tables:
+                changes.setdefault(schema.name, []).extend(staged.staged(schema.name).read_whole())
+            transactions.check_read(asking)
+    return EvaluationCut(views, _clock(hosted, bases, stores, shards), changes=changes)
 
 
-def begin_snapshot(hosted: DomainHost, within: Asking) -> None:
+def begin_snapshot(hosted: DomainHost, within: Sequence[InTransaction]) -> None:
     for each in within:
         hosted.hosts[each.domain].domain.transactions.reading(each, decided(hosted))
 
@@ -144,13 +155,41 @@ def _stores(hosted: DomainHost, bases: Sequence[DomainIndex]) -> list[Store]:
     return [hosted.hosts[base].domain.store for base in bases]
 
 
-def _clock(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards) -> Clock:
+def _shown(hosted: DomainHost, bases: Sequence[DomainIndex], within: Asking) -> Sequence[SnapshotTables]:
+    """:raises SnapshotGone: the snapshot is not kept here."""
+    stores = _stores(hosted, bases)
+    if within and isinstance(of := within[0], InSnapshot):
+        return [store.snapshot(of.snapshot) for store in stores]
+    return stores
+
+
+def _check_shown(store: TableRows, schema: TableSchema, within: Asking) -> None:
+    """:raises NotHere: the table is another by now. :raises SnapshotGone: it was another then."""
+    try:
+        check_schema(store, schema)
+    except NotHere:
+        if within and isinstance(of := within[0], InSnapshot):
+            raise SnapshotGone(
+                f'snapshot "{of.snapshot}" has not table "{schema.title}" as it is now: it was made or altered since',
+                hint="read the latest snapshot, or take another one",
+            ) from None
+        raise
+
+
+def _clock(hosted: DomainHost, bases: Sequence[DomainIndex], stores: Sequence[SnapshotTables], shards: Shards) -> Clock:
     domains = [hosted.hosts[base].domain for base in bases]
     return {
-        domain.base_name(schema): domain.store.position(schema.name)
-        for domain, tables in zip(domains, shards, strict=True)
+        domain.base_name(schema): store.position(schema.name)
+        for domain, store, tables in zip(domains, stores, shards, strict=True)
         for schema in tables
     }
+
+
+def _sharded(stores: Sequence[TableRows], wanted: Sequence[TableSchema], within: Asking) -> ShardedTables:
+    for schema in wanted:
+        for store in stores[: schema.shards or len(stores)]:
+            _check_shown(store, schema, within)
+    return ShardedTables(stores, wanted)
 
 
 class ShardedTables:

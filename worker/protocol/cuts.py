@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction
+from domains.plan.snapshots import InSnapshot
 from worker.adhoc.answer import Question
 from worker.rocks.stored_table import ViewedTable
 
@@ -37,8 +38,8 @@ class EvaluateRequest:
     shards: tuple[tuple[TableSchema, ...], ...]
     """The tables that are read of each domain."""
     question: Question | None = None
-    within: tuple[InTransaction, ...] = ()
-    """The transaction that asks, as each domain hears it; () where nobody does in one."""
+    within: tuple[InTransaction | InSnapshot, ...] = ()
+    """The transaction that asks, as each domain hears it, or the snapshot that is read; () where it is neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from domains.language.types import Row, TableSchema
 from domains.plan.commands import Command
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
 from domains.plan.packets import Clock, LinkId, TransactionAct, Within
+from domains.store.storage import SnapshotRecord
 from worker.reader_map.lookup import BoundLookup, Parts
 
 REMEMBERED = 10_000
@@ -339,6 +340,20 @@ class KnownTransaction:
 @dataclass(frozen=True, slots=True)
 class KnownTransactions:
     known: tuple[KnownTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsRequest:
+    """The snapshots that a base shard keeps. → ``KeptSnapshots``"""
+
+    domain: DomainIndex
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshots:
+    kept: tuple[SnapshotRecord, ...]
+    still: str = ""
+    """The one that is being taken: the shard stands still for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,15 @@ from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.language.collating.collation import VERSIONS
 from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
-from domains.store.storage import DISK_RESERVE, CommitLost, TransactionPart, TransactionRecord, declared_indexes
+from domains.store.storage import (
+    DISK_RESERVE,
+    CommitLost,
+    SnapshotRecord,
+    TransactionPart,
+    TransactionRecord,
+    declared_indexes,
+    snapshot_gone,
+)
 from worker.rocks import layout
 from worker.rocks.acknowledged import PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
@@ -61,6 +69,7 @@ class RocksStore:
         self._keep_log = keep_log
         self._pending: Pending = {}
         self._tables: dict[str, RocksTable] = {}
+        self._snapshots: dict[str, tuple[SnapshotRecord, StoreView]] = {}
         self._positions: dict[str, int] = {}
         """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._room = CacheRoom()
@@ -372,6 +381,21 @@ class RocksStore:
             found.counters.auto_increment,
             self._database.view(*span) if rows else None,
         )
+
+    def keep_snapshot(self, record: SnapshotRecord) -> None:
+        self._snapshots[record.name] = record, self.view(list(self._tables))
+
+    def drop_snapshot(self, name: str) -> None:
+        if name in self._snapshots:
+            self._snapshots.pop(name)[1].close()
+
+    def snapshots(self) -> dict[str, SnapshotRecord]:
+        return {name: record for name, (record, _) in self._snapshots.items()}
+
+    def snapshot(self, name: str) -> StoreView:
+        if name not in self._snapshots:
+            raise snapshot_gone(name)
+        return self._snapshots[name][1]
 
     def view(self, tables: Sequence[str]) -> StoreView:
         """Tables as they are now, to be looked up while steps go on: all of them through one view."""

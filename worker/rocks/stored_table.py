@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from domains.errors import StorageFailure
+from domains.errors import NotFound, StorageFailure
 from domains.language.ordered import value_end
 from domains.language.types import Delta, Row, TableSchema, Value, collations_of
 from domains.plan.deltas import at_most, key_function
@@ -201,6 +201,25 @@ class StoreView:
 
     entries: DatabaseView
     tables: tuple[ViewedTable, ...]
+    is_kept: bool = False
+    """Others read it, too: it is not for whoever asked for it to close."""
+
+    def table(self, name: str) -> StoredTable:
+        return self.viewed(name).over(self.entries)
+
+    def viewed(self, name: str) -> ViewedTable:
+        """Raises NotFound."""
+        for each in self.tables:
+            if each.schema.name == name:
+                return each
+        raise NotFound(f'no table "{name}"')
+
+    def position(self, name: str) -> int:
+        return self.viewed(name).position
+
+    def of(self, names: Sequence[str]) -> StoreView:
+        """Some of its tables, for one of several who read it."""
+        return StoreView(self.entries, tuple(self.viewed(name) for name in names), is_kept=True)
 
     def ranges(self, ranges: Sequence[KeyRange], most: int) -> FoundEntries:
         return self.entries.ranges(ranges, most)
@@ -214,4 +233,5 @@ class StoreView:
         return self.entries.is_closed
 
     def close(self) -> None:
-        self.entries.close()
+        if not self.is_kept:
+            self.entries.close()

@@ -49,9 +49,9 @@ from worker.protocol.messages import (
     Reconfigure,
     Report,
     Role,
-    RowCounts,
     RowsRequest,
     SamplesRequest,
+    SnapshotsRequest,
     StaleEpoch,
     Status,
     StatusDocument,
@@ -89,8 +89,10 @@ from worker.service.shards import open_shard
 from worker.service.status import (
     heard_at_last,
     hosted_status,
+    kept_snapshots,
     known_transactions,
     link_positions,
+    row_counts,
     streams_of,
     worker_report,
 )
@@ -172,9 +174,11 @@ class WorkerServer:
             case SamplesRequest(domain=domain, tables=tables):
                 return self._ask(lambda hosted, _: samples_of(hosted, domain, tables), at_once=True)
             case RowsRequest(domain=domain):
-                return self._ask(lambda hosted, _: _row_counts(hosted, domain))
+                return self._ask(lambda hosted, _: row_counts(hosted, domain))
             case TransactionsRequest(domain=domain):
                 return self._ask(lambda hosted, _: KnownTransactions(known_transactions(hosted, domain)))
+            case SnapshotsRequest(domain=domain):
+                return self._ask(lambda hosted, _: kept_snapshots(hosted, domain))
             case StreamsRequest(domain=domain, table=table):
                 return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
             case HoldRequest(domain=domain, reader=reader):
@@ -487,11 +491,3 @@ def _unharmed(act: Callable[[DomainHost, Batch], Any]) -> Callable[[DomainHost, 
             raise refusal(raised) from raised
 
     return looked
-
-
-def _row_counts(hosted: DomainHost, domain: DomainIndex) -> RowCounts:
-    host = hosted.hosts.get(domain)
-    if host is None:
-        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
-    store = host.domain.store
-    return RowCounts({schema.name: store.table(schema.name).row_count for schema in store.tables()})

@@ -15,7 +15,16 @@ from domains.plan.packets import Clock, LinkId
 from domains.plan.traits import is_reader
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
-from worker.protocol.messages import DomainReport, KnownTransaction, LinkPositions, NotHere, Streams, WorkerReport
+from worker.protocol.messages import (
+    DomainReport,
+    KeptSnapshots,
+    KnownTransaction,
+    LinkPositions,
+    NotHere,
+    RowCounts,
+    Streams,
+    WorkerReport,
+)
 from worker.reader_map import ReaderMap
 from worker.service.system import resident_bytes
 
@@ -71,9 +80,7 @@ def streams_of(hosted: DomainHost, domain: DomainIndex, table: str) -> Streams:
 
     :raises NotHere: the domain, or (yet) the table, is not here.
     """
-    host = hosted.hosts.get(domain)
-    if host is None or not host.linked:
-        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    host = _host(hosted, domain)
     try:
         return Streams(dict(host.domain.store.table(table).streams()))
     except NotFound as error:
@@ -84,9 +91,7 @@ def known_transactions(hosted: DomainHost, domain: DomainIndex) -> tuple[KnownTr
     """The transactions over several shards that a domain has a part in, and that are not over.
 
     :raises NotHere: the domain is not here."""
-    host = hosted.hosts.get(domain)
-    if host is None or not host.linked:
-        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    host = _host(hosted, domain)
     transactions = host.domain.transactions
     found = [KnownTransaction(id, record.decider, record.others) for id, record in transactions.decided.items()]
     for id, own in transactions.prepared.items():
@@ -100,6 +105,26 @@ def prepared_since(domain: Domain) -> dict[str, float]:
     """When each transaction that is in doubt in this domain was prepared. Any thread."""
     prepared = [(id, own.prepared) for id, own in list(domain.transactions.prepared.items())]
     return {id: record.since for id, record in prepared if record is not None}
+
+
+def kept_snapshots(hosted: DomainHost, domain: DomainIndex) -> KeptSnapshots:
+    """:raises NotHere: the domain is not here."""
+    host = _host(hosted, domain)
+    kept = host.domain.store.snapshots().values()
+    return KeptSnapshots(tuple(kept), host.domain.transactions.snapshots.still)
+
+
+def row_counts(hosted: DomainHost, domain: DomainIndex) -> RowCounts:
+    """:raises NotHere: the domain is not here."""
+    store = _host(hosted, domain, linked=False).domain.store
+    return RowCounts({schema.name: store.table(schema.name).row_count for schema in store.tables()})
+
+
+def _host(hosted: DomainHost, domain: DomainIndex, *, linked: bool = True) -> HostedDomain:
+    host = hosted.hosts.get(domain)
+    if host is None or (linked and not host.linked):
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    return host
 
 
 def _domain_report(host: HostedDomain) -> DomainReport:

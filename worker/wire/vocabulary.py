@@ -22,6 +22,8 @@ from domains.language import expressions, types
 from domains.language.functions.json import paths, table
 from domains.plan import commands, graph, packets
 from domains.plan.estimates import Estimated
+from domains.plan.snapshots import InSnapshot
+from domains.store.storage import SnapshotRecord
 from worker.adhoc.answer import Question
 from worker.protocol import cuts, messages, operations
 from worker.protocol.messages import (
@@ -75,12 +77,14 @@ PACKETS: tuple[type, ...] = (
     *get_args(packets.TransactionAct),
     *get_args(packets.Packet),
     *get_args(packets.Outcome),
+    InSnapshot,
     packets.Fill,
     packets.InTransaction,
     packets.Once,
     packets.Pattern,
     packets.RowGuard,
     packets.Unfilled,
+    SnapshotRecord,
 )
 """Effects are not sent: the process of the domain that ordered one performs it."""
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -137,6 +138,24 @@ class AsyncConnection:
             await asyncio.sleep(random.uniform(0, FIRST_POLL_SECONDS * attempt))
         raise AssertionError("it counts on for ever")
 
+    async def take_snapshot(self, name: str = "", *, hold: bool = False) -> str:
+        """Keep all tables as they are at one moment, and answer the name to read them by (``as_of``). It goes some
+        seconds after there is a later one; with ``hold`` when it is dropped."""
+        return str((await self.send(calls.take_snapshot(name, hold=hold)))["name"])
+
+    def as_of(self, snapshot: str = "latest") -> AsyncConnection:
+        """The same connection, whose SELECTs and look-ups read a snapshot. SnapshotGone: it is not kept any more."""
+        reading = copy(self)
+        reading._shares, reading._session = True, self._session.inside("Headrace-Snapshot", snapshot)
+        return reading
+
+    async def snapshots(self) -> list[Record]:
+        """Those that are kept, the oldest first."""
+        return list((await self.send(calls.show("/v1/snapshots")))["snapshots"])
+
+    async def drop_snapshot(self, name: str) -> None:
+        await self.send(calls.drop_snapshot(name))
+
     def view(self, name: str) -> AsyncView:
         return AsyncView(self, name)
 
@@ -228,7 +247,7 @@ class AsyncTransactionConnection(AsyncConnection):
 
     async def __aenter__(self) -> Self:
         self.id = await self._connection.send(calls.begin(read_only=self._read_only, isolation=self._isolation))
-        self._session = self._connection._session.inside(self.id)
+        self._session = self._connection._session.inside("Headrace-Transaction", self.id)
         return self
 
     async def __aexit__(

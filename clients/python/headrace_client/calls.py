@@ -71,6 +71,14 @@ def roll_back(id: str) -> Call[None]:
     return Call("POST", f"/v1/transactions/{id}/rollback", lambda _: None, b"{}")
 
 
+def take_snapshot(name: str, *, hold: bool) -> Call[dict[str, Any]]:
+    return Call("POST", "/v1/snapshots", lambda answer: answer, to_json({"name": name, "hold": hold}))
+
+
+def drop_snapshot(name: str) -> Call[None]:
+    return Call("DELETE", f"/v1/snapshots/{quote(name, safe='')}", lambda _: None, None)
+
+
 def last(results: list[Result]) -> Result:
     if not results:
         raise BadRequest("there is no statement in the text")

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -125,6 +126,24 @@ class Connection:
             time.sleep(random.uniform(0, FIRST_POLL_SECONDS * attempt))
         raise AssertionError("it counts on for ever")
 
+    def take_snapshot(self, name: str = "", *, hold: bool = False) -> str:
+        """Keep all tables as they are at one moment, and answer the name to read them by (``as_of``). It goes some
+        seconds after there is a later one; with ``hold`` when it is dropped."""
+        return str((self.send(calls.take_snapshot(name, hold=hold)))["name"])
+
+    def as_of(self, snapshot: str = "latest") -> Connection:
+        """The same connection, whose SELECTs and look-ups read a snapshot. SnapshotGone: it is not kept any more."""
+        reading = copy(self)
+        reading._shares, reading._session = True, self._session.inside("Headrace-Snapshot", snapshot)
+        return reading
+
+    def snapshots(self) -> list[Record]:
+        """Those that are kept, the oldest first."""
+        return list((self.send(calls.show("/v1/snapshots")))["snapshots"])
+
+    def drop_snapshot(self, name: str) -> None:
+        self.send(calls.drop_snapshot(name))
+
     def view(self, name: str) -> View:
         return View(self, name)
 
@@ -218,7 +237,7 @@ class TransactionConnection(Connection):
 
     def __enter__(self) -> Self:
         self.id = self._connection.send(calls.begin(read_only=self._read_only, isolation=self._isolation))
-        self._session = self._connection._session.inside(self.id)
+        self._session = self._connection._session.inside("Headrace-Transaction", self.id)
         return self
 
     def __exit__(

@@ -12,6 +12,7 @@
     │   └── RowsRefused            409  the same of a numbered insert; has all rows that are refused
     ├── Conflict                   409  a transaction has read what others have changed since: begin it again
     ├── TransactionEnded           410  the transaction is not open (any more)
+    ├── SnapshotGone               410  the snapshot, or the table in it, is not kept (any more)
     ├── OutOfOrder                 409  a numbered write that skips one
     ├── AlreadyExists              409  a table or view of that name is there
     ├── StillInUse                 409  something else reads what is to be dropped
@@ -135,6 +136,15 @@ class TransactionEnded(HeadraceError):
 
     code = "transaction_ended"
     ends_transaction = True
+
+
+class SnapshotGone(HeadraceError):
+    """The snapshot is not kept (any more), or has not the table as it is now.
+
+    It was dropped or collected; a server or worker that kept a part of it began anew, or its shard moved; or the table
+    was made or altered since."""
+
+    code = "snapshot_gone"
 
 
 class OutOfOrder(HeadraceError):
@@ -337,7 +347,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
     for kind in (
         *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, OffsetGone, BadRequest),
-        *(Conflict, TransactionEnded),
+        *(Conflict, TransactionEnded, SnapshotGone),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
         *(Locked, NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),

@@ -37,16 +37,16 @@ class Session:
         raw: bool = False,
         proof: str | None = None,
         claims: Mapping[str, Any] | None = None,
-        transaction: str | None = None,
+        inside: Mapping[str, str] | None = None,
     ) -> None:
-        """``proof``: of who asks, see :func:`proof_of`; ``claims``: of the user for whom; ``transaction``: the id of
-        the one that all calls are in. Raises BadRequest where ``token`` is none, or claims are no JSON."""
+        """``proof``: of who asks, see :func:`proof_of`; ``claims``: of the user for whom; ``inside``: the header that
+        says what all calls are in, a transaction or a snapshot. Raises BadRequest where ``token`` is none, or claims
+        are no JSON."""
         self.url = url
         self.proof = proof
         self.claims = claims
         self._claims = {} if claims is None else {"Headrace-Claims": claims_text(claims)}
-        if transaction is not None:
-            self._claims["Headrace-Transaction"] = transaction
+        self._claims |= inside or {}
         self.raw = raw
         self._remembering = read_your_writes
         self._clock: Clock = {} if token is None else tokens.decode(token)
@@ -57,9 +57,9 @@ class Session:
         """The token of reads: the merge of the tokens seen so far."""
         return tokens.encode(self._clock) if self._clock else None
 
-    def inside(self, transaction: str) -> Session:
-        """That of the same client's calls in a transaction."""
-        return Session(self.url, False, raw=self.raw, proof=self.proof, claims=self.claims, transaction=transaction)
+    def inside(self, header: str, name: str) -> Session:
+        """That of the same client's calls in a transaction, or of a snapshot."""
+        return Session(self.url, False, raw=self.raw, proof=self.proof, claims=self.claims, inside={header: name})
 
     def headers(self, call: Call[Any], token: str | None) -> dict[str, str]:
         headers = {} if call.body is None else {"content-type": "application/json"}

@@ -37,12 +37,14 @@ from worker.adhoc.cut import Asking, EvaluationCut
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.protocol.messages import (
     EvictRequest,
+    KeptSnapshots,
     KnownTransaction,
     KnownTransactions,
     Pages,
     PagesInParts,
     ReadRequest,
     SamplesRequest,
+    SnapshotsRequest,
     Streams,
     StreamsRequest,
     TableSamples,
@@ -330,13 +332,18 @@ class ClusterHosts:
         self.acknowledged.note(answer)
         return answer
 
-    async def take_snapshot(self, within: Asking) -> None:
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
         raise AssertionError("all transactions of a cluster are serializable")
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         request = TransactionsRequest(domain)
         answer: KnownTransactions = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
         return answer.known
+
+    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
+        request = SnapshotsRequest(domain)
+        answer: KeptSnapshots = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
+        return answer
 
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once

@@ -313,6 +313,7 @@ class ClusterDeployment(Serving):
     async def close(self) -> None:
         if self.accounts is not None:
             await self.accounts.close()
+        await self.snapshots.close()
         await self.in_doubt.close()
         await self.sessions.close()
         await self.live.close()

@@ -25,7 +25,7 @@ from controller.hosts import SchemaChanged
 from domains.errors import HeadraceError, NotServed, StorageFailure, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Clock
+from domains.plan.packets import Clock, InTransaction
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import Asking, EvaluationCut, Shards, shards_of
 from worker.adhoc.pushing import divided
@@ -248,7 +248,7 @@ class RemoteCuts:
             views |= {number: RemoteShard(remote, place) for place, number in enumerate(numbers)}
             clock |= remote.taken.clock
         shown = [views[number] for number in sorted(views)]
-        if within:
+        if within and isinstance(within[0], InTransaction):
             changes: dict[str, list[Delta]] = {}
             for table, deltas in (one for remote in remotes for one in remote.taken.changes):
                 changes.setdefault(table, []).extend(deltas)

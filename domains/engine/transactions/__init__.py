@@ -50,6 +50,8 @@ Its plain reads are of a snapshot: the stored rows, and back from them what othe
 of all shards between the same two steps; what a shard has only prepared, and its decider committed, counts as done. A
 row that it has written itself is as it wrote it.
 
+A snapshot of all shards is taken while none of them commits anything (``snapshots.py``).
+
 Nothing else is stored before the commit, so a crash forgets open transactions. The first to commit wins; whoever is in
 conflict begins again, since only the application knows what it would do with other rows. (H. Kung and J. Robinson, *On
 Optimistic Methods for Concurrency Control*, 1981, with validation forward: by T. Härder, 1984.)

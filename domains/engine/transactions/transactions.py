@@ -16,6 +16,7 @@ from domains.engine.transactions.open_transaction import (
     StatementTables,
     begun_snapshot,
 )
+from domains.engine.transactions.snapshots import StandingStill
 from domains.engine.transactions.staged import StagedTables
 from domains.engine.writing.foreign_keys import change_related
 from domains.engine.writing.write import NOTHING, Changes, TableDeltas, change_table
@@ -46,6 +47,7 @@ from domains.plan.packets import (
     Write,
     Written,
 )
+from domains.plan.snapshots import SnapshotAct
 from domains.store.storage import PARTS_MOST, Store, TransactionPart, TransactionRecord
 
 TOGETHER = 8
@@ -77,6 +79,7 @@ class Transactions:
         orders = [part.order for part in parts.values()]
         self.order = max([*orders, *(record.order for record in store.records().values())], default=0)
         """The number of what was prepared or committed last, as cuts are told of it."""
+        self.snapshots = StandingStill(store)
         self._restore()
 
     def _restore(self) -> None:
@@ -134,6 +137,9 @@ class Transactions:
         id = within.id
         if isinstance(act, StopWaiting):
             self.locks.stop(id)
+            return NOTHING
+        if isinstance(act, SnapshotAct):
+            self.snapshots.take(act, id)
             return NOTHING
         ended = self._ended.get(id)
         if isinstance(act, Commit) and isinstance(ended, Written):
@@ -333,10 +339,11 @@ class Transactions:
 
     def _check_locks(self, own: OpenTransaction, *, waits: bool) -> None:
         """Whether any transaction that holds something has changed what this one has looked up, or looked up what this
-        one changes. If so it has to wait; one that holds something itself only for younger ones that are prepared, so
-        that no two ever wait for each other, over all shards.
+        one changes, or the shard stands still. If so it has to wait; one that holds something itself only for younger
+        ones that are prepared, so that no two ever wait for each other, over all shards.
 
         :raises Locked: it has to wait. :raises Conflict: it must not."""
+        self.snapshots.check()
         changed = {name: list(deltas.items()) for name, deltas in own.tables.staged_deltas().items()}
         met = self.locks.met(own, self._look_ups, changed)
         if met is None:

@@ -16,9 +16,19 @@ from typing import Any
 
 from controller.hosts import TableTarget
 from controller.transactions.in_doubt import InDoubt
+from controller.transactions.snapshots import COLLECTED_SECONDS, Snapshots
 from controller.transactions.transaction import Transaction
 from domains.engine.domain import Domain
-from domains.errors import Conflict, HeadraceError, Locked, NotServed, OutcomeUnknown, TransactionEnded, Unavailable
+from domains.errors import (
+    Conflict,
+    HeadraceError,
+    Locked,
+    NotServed,
+    OutcomeUnknown,
+    SnapshotGone,
+    TransactionEnded,
+    Unavailable,
+)
 from domains.language.types import BIGINT, TEXT, SqlType, TableColumn, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
@@ -41,7 +51,7 @@ from tests.histories.events import Event
 from tests.histories.system import Aborted, How, Unknown
 from tests.histories.workload import Recorder, Workload, client
 from worker.adhoc.answer import Rows
-from worker.protocol.messages import KnownTransaction
+from worker.protocol.messages import KeptSnapshots, KnownTransaction
 
 SHARDS, CLIENTS = 3, 6
 
@@ -113,7 +123,9 @@ class Sharded:
         self.target = TableTarget.of(self.schema, SHARDS)
         self.shards = [Shard(number, random, self.schema) for number in range(SHARDS)]
         self.bases = [DomainIndex(number) for number in range(SHARDS)]
-        self.in_doubt = InDoubt(self.transact, self.known, lambda: self.bases, chances.doubt)
+        asked = self.known, self.kept, lambda: self.bases
+        self.in_doubt = InDoubt(self.transact, *asked, chances.doubt)
+        self.snapshots = Snapshots(self.transact, *asked, self.doubt, loop.time)
         self.begun = self.deaths = 0
         self._lasting = copy_context()
 
@@ -167,6 +179,18 @@ class Sharded:
         prepared = {id: own.prepared for id, own in transactions.prepared.items() if own.prepared is not None}
         records = {**transactions.decided, **prepared}
         return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
+
+    async def kept(self, domain: DomainIndex) -> KeptSnapshots:
+        await self._pause()
+        if self.loop.time() < self.shards[domain].down_until:
+            raise NotServed("the shard is away")
+        domain_, store = self.shards[domain].domain, self.shards[domain].store
+        return KeptSnapshots(tuple(store.snapshots().values()), domain_.transactions.snapshots.still)
+
+    def rows_as_of(self, name: str) -> dict[int, Any]:
+        """:raises SnapshotGone: a shard does not keep it."""
+        rows = [row for shard in self.shards for row, _ in shard.store.snapshot(name).table("t").find((), ())]
+        return {row[0]: [*map(int, row[2].split(","))] if self.lists else row[2] for row in rows}
 
     async def fail_now_and_then(self) -> None:
         while self.chances.crash:
@@ -287,6 +311,59 @@ class ShardedSession:
         """There is nothing to close."""
 
 
+class SnapshotTaker:
+    """Takes snapshots while others write, and records each as a transaction that reads."""
+
+    def __init__(self, system: Sharded, workload: Workload, record: Recorder) -> None:
+        self._system, self._workload, self._record = system, workload, record
+        self._process = record.new_process()
+        self._random = Random(workload.seed)
+        self._seen: dict[str, dict[int, Any]] = {}
+        self.begun = self.taken = self.read_again = 0
+        self.is_over = False
+
+    async def run(self) -> None:
+        while not self.is_over:
+            await asyncio.sleep(self._random.uniform(0.0, 0.4))
+            if self._random.random() < self._system.chances.death:
+                process = Process(self._system.loop, "taker")
+                process.spawn(self._taken_alone())
+                await asyncio.sleep(self._random.uniform(0.0, 0.3))
+                process.die()
+            else:
+                await self._take()
+            for name, rows in list(self._seen.items()):
+                try:
+                    assert self._system.rows_as_of(name) == rows, "a snapshot has changed"
+                    self.read_again += 1
+                except SnapshotGone:
+                    del self._seen[name]
+
+    def _name(self) -> str:
+        self.begun += 1
+        return f"snapshot {self.begun}"
+
+    async def _taken_alone(self) -> None:
+        try:
+            await self._system.snapshots.take(self._name())
+        except HeadraceError:
+            return  # Nobody hears of it.
+
+    async def _take(self) -> None:
+        first = max(0, self._workload.block - 1) * BLOCK
+        asked: list[list[Any]] = [["r", key, None] for key in range(first, (self._workload.block + 2) * BLOCK)]
+        self._record(self._process, "invoke", asked)
+        try:
+            name = (await self._system.snapshots.take(self._name())).name
+            rows = self._seen[name] = self._system.rows_as_of(name)
+        except (HeadraceError, TimeoutError):
+            self._record(self._process, "fail", asked)
+            return
+        nothing: Any = [] if self._system.lists else None
+        self._record(self._process, "ok", [["r", key, rows.get(key, nothing)] for _, key, _ in asked])
+        self.taken += 1
+
+
 BLOCK = 6
 """Keys of a block, as :class:`Workload` has them."""
 
@@ -295,35 +372,51 @@ BLOCK = 6
 class Ran:
     events: list[Event]
     system: Sharded
+    taker: SnapshotTaker | None = None
 
 
-def ran(seed: int, *, lists: bool, transactions: int = 150, chances: Chances | None = None) -> Ran:
-    """One run, to its end: all that was left is settled then.
+def ran(
+    seed: int, *, lists: bool, transactions: int = 150, chances: Chances | None = None, snapshots: bool = False
+) -> Ran:
+    """One run, to its end: all that was left is settled then. With ``snapshots`` some are taken meanwhile.
 
-    :raises AssertionError: something stays prepared, or decided."""
+    :raises AssertionError: something stays prepared, decided, or stands still."""
     loop, random = VirtualLoop(), Random(seed)
     asyncio.set_event_loop(loop)
     workload = Workload(seed, lists=lists, keys=BLOCK, most=transactions, plain=0.0 if lists else 0.5)
     system = Sharded(loop, random, chances or Chances(), lists=lists)
     events: list[Event] = []
+    done = Ran(events, system)
 
     async def run() -> None:
         record = Recorder(events.append, CLIENTS)
         failing = asyncio.create_task(system.fail_now_and_then())
+        taking: asyncio.Task[None] | None = None
+        if snapshots:
+            done.taker = SnapshotTaker(system, workload, record)
+            taking = loop.create_task(done.taker.run())
         await asyncio.gather(*(client(number, system, workload, record) for number in range(CLIENTS)))
+        if taking is not None and done.taker is not None:
+            done.taker.is_over = True
+            await taking
         failing.cancel()
         system.chances = Chances(0.0, 0.0, 0.0)
         until = loop.time() + 120.0
         while loop.time() < until:
             system.in_doubt.look()
             await asyncio.sleep(1.0)
-            if not any(
-                shard.domain.transactions.prepared or shard.domain.transactions.decided for shard in system.shards
-            ):
+            known = [shard.domain.transactions for shard in system.shards]
+            if not any(each.prepared or each.decided or each.snapshots.still for each in known):
                 break
+        if snapshots:
+            await asyncio.sleep(COLLECTED_SECONDS)
+            name = (await system.snapshots.take("last")).name
+            kept = [list(shard.store.snapshots()) for shard in system.shards]
+            assert kept == [[name]] * SHARDS, "what was given up, or is old, is collected"
         for shard in system.shards:
             assert not shard.domain.transactions.prepared, f"shard {shard.number} is left with what is prepared"
             assert not shard.domain.transactions.decided, f"shard {shard.number} is left with what it has decided"
+            assert not shard.domain.transactions.snapshots.still, f"shard {shard.number} is left standing still"
             assert not shard.store.records()
         await system.in_doubt.close()
 
@@ -334,4 +427,4 @@ def ran(seed: int, *, lists: bool, transactions: int = 150, chances: Chances | N
             process.condition = Condition.DEAD
         loop.close()
     assert not loop.faults, loop.faults
-    return Ran(events, system)
+    return done

@@ -1,0 +1,255 @@
+"""Snapshots: all base shards as they were at one moment, kept to be read.
+
+::
+
+    take ─► StandStill: the first shard, so that one is taken at a time; then the others
+         ─► what was decided is committed wherever it was prepared
+         ─► KeepSnapshot: the others; then the first, and with that it is there
+    read ─► SELECTs and look-ups evaluated over what the shards keep, as in a transaction
+
+Why it is of one moment: ``domains/engine/transactions/snapshots.py``. While it is being taken writes wait, for about as
+long as two of them take. What a shard keeps is a view of its store, which is not copied: RocksDB keeps what is written
+over meanwhile. It ends with the process that has it open.
+
+Nobody has a list of them but the first shard, and whoever takes one collects those before it. A shard that is left
+standing still, since whoever asked has gone, is told to go on by whoever has waited for it (``in_doubt.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from secrets import token_hex
+from time import time
+from typing import Any
+
+from controller.hosts import LockWait, TableTarget
+from controller.transactions.transaction import Transacting
+from domains.errors import BadRequest, HeadraceError, LimitExceeded, Locked, NotFound, SnapshotGone, Unavailable
+from domains.language.types import Value
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock, InTransaction
+from domains.plan.snapshots import DropSnapshot, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
+from domains.store.storage import NAME_MAX, SnapshotRecord
+from migrations.flow.routing import Split
+from worker.adhoc.answer import Rows
+from worker.protocol.messages import KeptSnapshots, KnownTransaction
+
+_log = logging.getLogger("headrace.controller")
+
+STILL_SECONDS = 1.0
+"""The longest that shards stand still for a snapshot; it is given up then."""
+SETTLING_SECONDS = 0.002
+"""Between two looks at what is being committed."""
+SNAPSHOTS_MAX = 64
+"""Kept at once. Each keeps files and memory tables from being removed."""
+COLLECTED_SECONDS = 10.0
+"""So old is one that nobody holds when it is collected, unless it is the latest: whoever has heard its name reads it
+meanwhile."""
+LATEST = "latest"
+
+
+class Snapshots:
+    def __init__(
+        self,
+        act: Transacting,
+        known: Callable[[DomainIndex], Awaitable[Sequence[KnownTransaction]]],
+        kept: Callable[[DomainIndex], Awaitable[KeptSnapshots]],
+        bases: Callable[[], Sequence[DomainIndex]],
+        on_doubt: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        """``known``, ``kept``: what a base shard knows of transactions, and keeps; see
+        :class:`controller.hosts.Hosts`."""
+        self._transact = act
+        self._known = known
+        self._kept = kept
+        self._bases = bases
+        self._on_doubt = on_doubt
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def take(self, name: str = "", *, hold: bool = False) -> SnapshotRecord:
+        """All shards as they are at a moment between now and the answer. ``hold``: until it is dropped by name.
+
+        :raises AlreadyExists, LimitExceeded, BadRequest. :raises Unavailable: a shard is away, or what is being
+            committed is not over in time; nothing is kept."""
+        if name == LATEST or len(name) > NAME_MAX or not name.isprintable() or "/" in name:
+            raise BadRequest(
+                f'the name of a snapshot has at most {NAME_MAX} printable characters, no /, and is not "{LATEST}"'
+            )
+        name = name or f"{int(self._clock() * 1000)}-{token_hex(3)}"
+        return await asyncio.shield(self._take(name, hold))  # Whoever has asked may leave: shards stand still.
+
+    async def _take(self, name: str, hold: bool) -> SnapshotRecord:
+        first, *others = sorted(self._bases())
+        if len(await self.list()) >= SNAPSHOTS_MAX:
+            raise LimitExceeded(f"{SNAPSHOTS_MAX} snapshots are kept", hint="drop one: DELETE /v1/snapshots/{name}")
+        await self._stand_still(name, first)
+        try:
+            async with asyncio.timeout(STILL_SECONDS):
+                await self._each(StandStill(), name, others)
+                await self._settled([first, *others])
+                keep = KeepSnapshot(self._clock(), hold)
+                await self._each(keep, name, others)
+                await self._each(keep, name, [first])
+        except (HeadraceError, TimeoutError) as error:
+            await self._drop(name)
+            why = str(error) or f"a shard is away, or what is being committed is not over within {STILL_SECONDS:g} s"
+            raise Unavailable(f"no snapshot was taken: {why}", hint="try again") from error
+        await self._collect(keep.at - COLLECTED_SECONDS)
+        return SnapshotRecord(name, keep.at, hold)
+
+    async def _collect(self, before: float) -> None:
+        """Drop what nobody holds and is so old, and what is left of those that were not taken."""
+        first, *others = [(await self._kept(base)).kept for base in sorted(self._bases())]
+        taken = {each.name for each in first}
+        old = {each.name for each in first if each.at < before and not each.held}
+        old |= {each.name for kept in others for each in kept if each.at < before and each.name not in taken}
+        for name in sorted(old):
+            await self._drop(name)
+
+    async def _stand_still(self, name: str, first: DomainIndex) -> None:
+        wait: LockWait | None = None
+        while True:
+            try:
+                await self._act(StandStill(), name, first)
+                return
+            except Locked as error:
+                self._on_doubt()
+                wait = wait or LockWait()
+                await wait.again(error)
+
+    async def _settled(self, bases: Sequence[DomainIndex]) -> None:
+        """All stand still, so what is decided becomes no more, and what is prepared only less."""
+        while len(bases) > 1:
+            known = [each for of_base in await asyncio.gather(*map(self._known, bases)) for each in of_base]
+            decided = {each.id for each in known if each.others}
+            if not any(each.id in decided and not each.others for each in known):
+                return
+            await asyncio.sleep(SETTLING_SECONDS)
+
+    async def list(self) -> list[SnapshotRecord]:
+        """Those that are kept, the oldest first."""
+        kept = await self._kept(min(self._bases()))
+        return sorted(kept.kept, key=lambda each: (each.at, each.name))
+
+    async def named(self, name: str) -> str:
+        """The name of one that is kept, where ``latest`` is given.
+
+        :raises SnapshotGone: there is none."""
+        if name != LATEST:
+            return name
+        if not (kept := await self.list()):
+            raise SnapshotGone(
+                "no snapshot is kept", hint="POST /v1/snapshots takes one, snapshot_every some every second"
+            )
+        return kept[-1].name
+
+    async def drop(self, name: str) -> None:
+        """:raises NotFound"""
+        if name not in {each.name for each in await self.list()}:
+            raise NotFound(f'no snapshot "{name}"', hint="GET /v1/snapshots lists them")
+        await self._drop(name)
+
+    async def _drop(self, name: str) -> None:
+        """From all shards that answer; of one that does not it is collected."""
+        dropping = (self._act(DropSnapshot(), name, base) for base in sorted(self._bases()))
+        done = await asyncio.gather(*dropping, return_exceptions=True)
+        if any(isinstance(each, BaseException) for each in done):
+            self._on_doubt()
+
+    async def _each(self, act: SnapshotAct, name: str, bases: Sequence[DomainIndex]) -> None:
+        await asyncio.gather(*(self._act(act, name, base) for base in bases))
+
+    async def _act(self, act: SnapshotAct, name: str, base: DomainIndex) -> None:
+        await self._transact(act, InTransaction(name, domain=base), None)
+
+    # --- one after another ----------------------------------------------------------------------------------------
+
+    def take_every(self, seconds: float) -> None:
+        """Have one taken every so many seconds, by whichever of several processes comes first. 0: none."""
+        if seconds:
+            self._task = asyncio.create_task(self._take_every(seconds))
+
+    async def _take_every(self, seconds: float) -> None:
+        while True:
+            try:
+                kept = await self.list()
+                age = self._clock() - kept[-1].at if kept else seconds
+                if age >= seconds:
+                    await self.take()
+                    age = 0.0
+                await asyncio.sleep(seconds - age)
+            except (HeadraceError, TimeoutError) as error:
+                _log.info("a snapshot was not taken: %s", error)
+                await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def session(self, name: str) -> SnapshotSession:
+        """What a request reads in, of the snapshot that is named, or of the latest."""
+        return SnapshotSession(SnapshotReads(name, self))
+
+
+class SnapshotReads:
+    """A snapshot in the place of a transaction: what is read, is read of it, and nothing is written."""
+
+    read_only = True
+    is_over = takes_locks = False
+
+    def __init__(self, name: str, snapshots: Snapshots) -> None:
+        self.id = name
+        self._snapshots = snapshots
+        self._found: asyncio.Task[str] | None = None
+
+    async def read(
+        self,
+        bases: Sequence[DomainIndex],
+        evaluate: Callable[[Sequence[InSnapshot]], Awaitable[tuple[Rows, Clock]]],
+    ) -> tuple[Rows, Clock]:
+        """:raises SnapshotGone: it is not kept, or has not a table as it is now."""
+        if self._found is None:
+            self._found = asyncio.create_task(self._snapshots.named(self.id))
+        self.id = await self._found
+        return await evaluate([InSnapshot(self.id, base) for base in bases])
+
+    async def write(self, divided: Split, table: TableTarget) -> None:
+        """:raises BadRequest"""
+        raise only_read()
+
+
+class SnapshotSession:
+    """See :class:`controller.access.session.InSession`, which it implements, for one request."""
+
+    name = "snapshot"
+    autocommit = True
+    number = 0
+    seen = lock_wait = 0.0
+    read_only = True
+
+    def __init__(self, transaction: SnapshotReads) -> None:
+        self.transaction: Any = transaction
+        self.variables: dict[str, Value] = {}
+        self.isolation: Any = None
+        self.next_isolation: Any = None
+        self.next_read_only: bool | None = None
+
+    def begin(self, *, read_only: bool | None = None, isolation: Any = None) -> Any:
+        raise only_read()
+
+    async def commit(self) -> tuple[int, Clock]:
+        raise only_read()
+
+    async def roll_back(self) -> None:
+        """Nothing was done."""
+
+
+def only_read() -> BadRequest:
+    return BadRequest("a snapshot is only read", hint="send what changes something without Headrace-Snapshot")

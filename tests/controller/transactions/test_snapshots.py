@@ -1,0 +1,176 @@
+"""Snapshots of several shards are of one moment, whatever crashes; and each mistake in taking one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from controller.transactions.in_doubt import InDoubt
+from controller.transactions.snapshots import Snapshots
+from domains.engine.transactions.snapshots import StandingStill
+from domains.engine.transactions.transactions import Transactions
+from domains.errors import AlreadyExists, HeadraceError, Locked, SnapshotGone, TransactionEnded
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Failed, Insert, InTransaction, Reply, RequestId, Within, Write, Written
+from domains.plan.snapshots import DropSnapshot, KeepSnapshot, SnapshotAct, StandStill
+from domains.store.memory_store import MemoryStore
+from domains.store.storage import SnapshotRecord
+from tests.cluster_simulation.loop import VirtualLoop
+from tests.controller.transactions.over_shards import Chances, Shard, Sharded, ran
+from tests.histories.checker import check
+
+CALM = Chances(0.0, 0.0, 0.0)
+UNLUCKY = Chances(0.03, 1.5, 0.2, patience=0.5, doubt=0.2)
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "registers"])
+@pytest.mark.parametrize("chances", [Chances(), UNLUCKY, CALM], ids=["ordinary", "unlucky", "calm"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_snapshot_is_a_transaction_that_reads_all(seed: int, chances: Chances, lists: bool) -> None:
+    done = ran(seed, lists=lists, chances=chances, snapshots=True)
+    report = check(done.events, "strict-serializable")
+    assert report.holds, str(report)
+    assert done.taker is not None
+    assert done.taker.taken
+    assert done.taker.read_again, "one stays as it is while others write"
+
+
+def asked(shard: Shard, act: Any, within: Within = None) -> Written | HeadraceError:
+    effects = shard.domain.handle(Write(RequestId(1), act, within))
+    (outcome,) = [each.outcome for each in effects if isinstance(each, Reply)]
+    if isinstance(outcome, Failed):
+        return outcome.error
+    assert isinstance(outcome, Written)
+    return outcome
+
+
+def shard_alone() -> Shard:
+    return Sharded(VirtualLoop(), Random(1), CALM, lists=False).shards[0]
+
+
+def test_a_shard_that_stands_still_takes_no_writes() -> None:
+    shard, own = shard_alone(), InTransaction("s")
+    assert isinstance(asked(shard, Insert("t", ((0, 0, 1),))), Written)
+    assert isinstance(asked(shard, StandStill(), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked)
+    assert isinstance(asked(shard, StandStill(), InTransaction("other")), Locked)
+    assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
+    assert shard.store.snapshot("s").table("t").find((), ()) == [((0, 0, 1), 1)]
+    assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written), "it may be asked twice"
+    assert isinstance(asked(shard, StandStill(), own), AlreadyExists)
+    assert isinstance(asked(shard, DropSnapshot(), own), Written)
+    with pytest.raises(SnapshotGone):
+        shard.store.snapshot("s")
+
+
+@pytest.mark.parametrize("how", ["crashed", "told", "never"])
+def test_a_shard_that_has_gone_on_keeps_nothing(how: str) -> None:
+    shard, own = shard_alone(), InTransaction("s")
+    if how != "never":
+        assert isinstance(asked(shard, StandStill(), own), Written)
+    if how == "crashed":
+        shard.crash(0.0)
+    elif how == "told":
+        assert isinstance(asked(shard, DropSnapshot(), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
+    assert isinstance(asked(shard, KeepSnapshot(1.0), own), TransactionEnded)
+    assert not shard.store.snapshots()
+
+
+# --- mistakes, each of which is found --------------------------------------------------------------------------------
+
+_take = StandingStill.take
+
+
+def _writes_pass(self: StandingStill, *, but: str = "") -> None:
+    """Nothing waits for a snapshot."""
+
+
+def _plain_writes_pass(self: Transactions, operation: Any) -> Any:
+    return self._changed_by(self._written, operation)
+
+
+async def _does_not_wait_for_what_is_decided(self: Snapshots, bases: Sequence[DomainIndex]) -> None:
+    """A shard keeps its tables without what another has committed."""
+
+
+def _keeps_without_standing_still(self: StandingStill, act: SnapshotAct, name: str) -> None:
+    if isinstance(act, KeepSnapshot):
+        self.still = name
+    _take(self, act, name)
+
+
+def _goes_on_at_once(self: StandingStill, act: SnapshotAct, name: str) -> None:
+    _take(self, act, name)
+    if isinstance(act, StandStill):
+        self.still = ""
+
+
+async def _never_told_to_go_on(self: InDoubt, base: DomainIndex) -> Any:
+    return type("Nothing", (), {"still": ""})
+
+
+def _keeps_the_tables_themselves(self: MemoryStore, record: SnapshotRecord) -> None:
+    self._snapshots[record.name] = record, self
+
+
+async def _collects_nothing(self: Snapshots, before: float) -> None:
+    """What is left of one that was given up stays."""
+
+
+MISTAKES: list[tuple[type, str, Callable[..., Any]]] = [
+    (StandingStill, "check", _writes_pass),
+    (Snapshots, "_settled", _does_not_wait_for_what_is_decided),
+    (StandingStill, "take", _goes_on_at_once),
+    (InDoubt, "_look_at", _never_told_to_go_on),
+    (MemoryStore, "keep_snapshot", _keeps_the_tables_themselves),
+    (Snapshots, "_collect", _collects_nothing),
+]
+SEEDS = 10
+
+
+def _finds(seed: int) -> bool:
+    for lists in (False, True):
+        for chances in (UNLUCKY, CALM):
+            try:
+                done = ran(seed, lists=lists, chances=chances, snapshots=True)
+            except (AssertionError, HeadraceError):
+                return True
+            if not check(done.events, "strict-serializable").holds:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(("where", "name", "instead"), MISTAKES, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_a_planted_mistake_in_snapshots_is_found(
+    where: type, name: str, instead: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, instead)
+    found = next((seed for seed in range(SEEDS) if _finds(seed)), None)
+    print(f"{where.__name__}.{name}: seed {found}")
+    assert found is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "instead", "scene"),
+    [
+        (Transactions, "write_beside", _plain_writes_pass, test_a_shard_that_stands_still_takes_no_writes),
+        (
+            StandingStill,
+            "take",
+            _keeps_without_standing_still,
+            lambda: test_a_shard_that_has_gone_on_keeps_nothing("crashed"),
+        ),
+    ],
+    ids=lambda each: getattr(each, "__name__", str(each)),
+)
+def test_a_planted_mistake_in_snapshots_shows_in_its_scene(
+    where: type, name: str, instead: Callable[..., Any], scene: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, instead)
+    with pytest.raises(AssertionError):
+        scene()
