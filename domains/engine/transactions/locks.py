@@ -103,6 +103,25 @@ class Locks:
                 return met
         return Touched(WHOLE) if name in other.reserved.whole and looked_up.have(id) else None
 
+    def behind(self, own: OpenTransaction, look_ups: Mapping[str, TableLookUps], changed: Changed) -> Met | None:
+        """Who holds nothing here yet stands behind all who wait for the same: so nobody is overtaken for ever. (Who
+        holds something would often be waited for by those.)"""
+        if own.id in self.holders:
+            return None
+        for waiting in self.waiting.values():
+            if waiting.id == own.id:
+                return None
+            if waiting.refused is None:
+                (columns, key), name = waiting.met.touched.look_up, waiting.met.table
+                deltas, looked_up = changed.get(name, ()), look_ups.get(name)
+                if key is None:
+                    wants = bool(deltas)
+                else:
+                    wants = looked_up is not None and looked_up.finds(own.id, columns, key, deltas)
+                if wants:
+                    return replace(waiting.met, holders=frozenset((waiting.id,)))
+        return None
+
     def _busy(self, waiting: WaitingWrite) -> frozenset[str]:
         """Who has changed, or reserved, what it waits for: then there is no need to try it."""
         name, look_up = waiting.met.table, waiting.met.touched.look_up

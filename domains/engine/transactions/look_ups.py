@@ -156,6 +156,13 @@ class TableLookUps:
                 return Touched((order, None))
         return None
 
+    def finds(self, transaction: str, columns: Columns, key: Row, changed: Sequence[Delta]) -> bool:
+        """Whether it has looked up this key, or has changed a row that has it."""
+        if (columns, key) in self._of.get(transaction, ()):
+            return True
+        key_of = key_function(columns, self._collations)
+        return any(key_of(row) == key for row, _ in changed)
+
     def take(self, other: TableLookUps, transaction: str) -> None:
         """Have the look-ups that another has of a transaction."""
         if transaction in other._whole:

@@ -212,12 +212,7 @@ class Transactions:
     def _stage(self, own: OpenTransaction, operation: Operation, within: InTransaction) -> Changes:
         own.before = own.staged_now("") if within.undoable else None
         if own.locks:
-            tables = StatementTables(own, self._written)
-            done = self._changed_by(tables, operation)
-            changed = {table.schema.name: deltas for table, deltas in done.tables.items()}
-            if (met := self.locks.met(own, tables.look_ups, changed)) is not None:
-                raise Waits(met)
-            self._lock(own, tables)
+            done = self._locked(own, operation)
         else:
             done = self._changed_by(own.tables, operation)
         own.bytes += own.tables.stage(done.tables)
@@ -226,6 +221,22 @@ class Transactions:
         return replace(done, tables={})
 
     # --- locks ----------------------------------------------------------------------------------------------------
+
+    def _locked(self, own: OpenTransaction, operation: Operation) -> Changes:
+        """What it comes to, once it has its locks. Why it is refused it has looked up, too."""
+        tables, done, error = StatementTables(own, self._written), NOTHING, None
+        try:
+            done = self._changed_by(tables, operation)
+        except HeadraceError as refused:
+            error = refused
+        changed = {table.schema.name: deltas for table, deltas in done.tables.items()}
+        met = self.locks.met(own, tables.look_ups, changed) or self.locks.behind(own, tables.look_ups, changed)
+        if met is not None:
+            raise Waits(met)
+        self._lock(own, tables)
+        if error is not None:
+            raise error
+        return done
 
     def _lock(self, own: OpenTransaction, tables: StatementTables) -> None:
         """What the statement has looked up is held from now on."""
@@ -242,7 +253,9 @@ class Transactions:
         if wanted is None:
             return
         tables = wanted.anew()
-        if (met := self.locks.met(own, tables.look_ups, tables.found())) is not None:
+        found = tables.found()
+        met = self.locks.met(own, tables.look_ups, found) or self.locks.behind(own, tables.look_ups, found)
+        if met is not None:
             own.reading = wanted
             raise Waits(met)
         self._lock(own, tables)
@@ -274,7 +287,9 @@ class Transactions:
             ``AwaitLocks``, and reads again."""
         own = self._found(within.id)
         if (tables := own.reading) is not None:
-            if (met := self.locks.met(own, tables.look_ups, tables.found())) is not None:
+            found = tables.found()
+            met = self.locks.met(own, tables.look_ups, found) or self.locks.behind(own, tables.look_ups, found)
+            if met is not None:
                 error = held(met)
                 error.domain = within.domain
                 raise error
@@ -329,6 +344,11 @@ class Transactions:
             own.tables.stage(done.tables)
             self._check_locks(own, waits=True)
             return replace(done, tables=own.tables.changes())
+        except Locked:
+            raise
+        except HeadraceError:
+            self._check_locks(own, waits=True)  # Why it is refused may be about to change.
+            raise
         finally:
             self._let_go(own)
 

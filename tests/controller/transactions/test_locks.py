@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from controller.access.session import OPEN, Caller
 from controller.embedded.local import LocalDeployment
 from controller.transactions.limits import Isolation
-from domains.errors import Conflict, Locked, TransactionEnded, Unsupported
+from domains.errors import Conflict, ConstraintViolation, Locked, TransactionEnded, Unsupported
+from tests.controller.transactions.interleaved import Drawn, Run, answer, judge, opened
 
 TABLES = """
 CREATE TABLE c (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
@@ -331,3 +333,57 @@ async def test_a_table_that_is_altered(server: Server) -> None:
     await other("ALTER TABLE c ADD COLUMN more INT")
     with pytest.raises(Conflict):
         await one("SELECT n FROM c WHERE id = 1")
+
+
+async def test_a_refusal_is_of_what_is_committed(server: Server) -> None:
+    one, other = server.connect(), server.connect()
+    await one("BEGIN")
+    await one("DELETE FROM c WHERE id = 1")
+    waiting = other.begin("INSERT INTO c VALUES (1, 1, 7)")
+    await server.until(lambda: server.waiting() == 1)
+    await one("COMMIT")
+    await waiting
+    await other("BEGIN")
+    with pytest.raises(ConstraintViolation):
+        await other("INSERT INTO c VALUES (1, 1, 8)")
+    waiting = one.begin("DELETE FROM c WHERE id = 1")
+    await server.until(lambda: server.waiting() == 1)
+    await other("COMMIT")
+    await waiting
+
+
+async def _transactions(deployment: LocalDeployment, level: Isolation, seed: str, count: int, done: Run) -> None:
+    """Of one client, whose reads are all FOR SHARE: what it has read is locked then, what is absent too."""
+    drawn = Drawn(Random(seed))
+    for _ in range(count):
+        id = deployment.sessions.open("", isolation=level)
+        caller = replace(OPEN, session=deployment.sessions.found(id, ""))
+        statements = drawn.transaction()
+        try:
+            for asked in statements:
+                if asked.sql.startswith("SELECT"):
+                    asked.sql += " FOR SHARE"
+                with caller.transaction.reading_to_write("shared"):
+                    asked.came = await answer(deployment, asked, caller)
+                if asked.came == "ReadTimeout":
+                    raise TransactionEnded("it has waited for too long")
+            await deployment.sessions.commit(id, "")
+            done.committed.append((True, statements))
+        except (Conflict, TransactionEnded):
+            done.conflicts += 1
+            if caller.session is not None:
+                await caller.session.roll_back()
+
+
+@pytest.mark.parametrize("level", [Isolation.REPEATABLE_READ, Isolation.READ_COMMITTED])
+@pytest.mark.parametrize("seed", range(4))
+async def test_with_locking_reads_all_is_serializable(seed: int, level: Isolation, tmp_path: Path) -> None:
+    """One after the other, in the order of their commits, they come to the same."""
+    deployment, serial, done = await opened(tmp_path / "together"), await opened(tmp_path / "serial"), Run()
+    try:
+        await asyncio.gather(*(_transactions(deployment, level, f"{seed} {n}", 12, done) for n in range(6)))
+        await judge(deployment, done, serial)
+        assert len(done.committed) > 10, "too few to show anything"
+    finally:
+        await deployment.close()
+        await serial.close()
