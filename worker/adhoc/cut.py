@@ -78,7 +78,8 @@ def answered_here(
             # Of a snapshot all shards have to know: they take it between the same two steps.
             asked = asking if asking[0].reads == "snapshot" else asking[: len(shards)]
             entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in asked]
-            staged = [transactions.reading(each, decided(hosted)) for transactions, each in entered]
+            done = decided(hosted)
+            staged = [transactions.reading(each, done) for transactions, each in entered]
             tables = ShardedTables(staged[: len(shards)], question.plan.tables)
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
         for transactions, each in entered:

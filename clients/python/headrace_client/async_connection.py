@@ -123,7 +123,10 @@ class AsyncConnection:
 
     def transaction(self, *, read_only: bool = False, isolation: str | None = None) -> AsyncTransactionConnection:
         """A transaction: ``async with db.transaction() as t``. It is committed at the end of the block, and rolled
-        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
+        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again.
+
+        ``isolation``: ``serializable``, or ``repeatable-read`` or ``read-committed``, where writes wait for locks
+        instead (Locked: for too long); None: what the server's setting says."""
         return AsyncTransactionConnection(self, read_only=read_only, isolation=isolation)
 
     async def run(self, work: Callable[[AsyncTransactionConnection], Awaitable[Done]], *, attempts: int = 10) -> Done:

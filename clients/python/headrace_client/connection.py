@@ -111,7 +111,10 @@ class Connection:
 
     def transaction(self, *, read_only: bool = False, isolation: str | None = None) -> TransactionConnection:
         """A transaction: ``with db.transaction() as t``. It is committed at the end of the block, and rolled
-        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again."""
+        back where that raises. Conflict: others have changed what it has read; ``run`` then does it again.
+
+        ``isolation``: ``serializable``, or ``repeatable-read`` or ``read-committed``, where writes wait for locks
+        instead (Locked: for too long); None: what the server's setting says."""
         return TransactionConnection(self, read_only=read_only, isolation=isolation)
 
     def run(self, work: Callable[[TransactionConnection], Done], *, attempts: int = 10) -> Done:
