@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from controller.access.keeper import Keeper
 from controller.access.session import ANONYMOUS, OPEN, Caller
 from controller.lookups.binding import RequestMoment
 from controller.lookups.short_lane import Short
+from controller.statement_lists import StatementLists
 from domains.errors import BadRequest
 from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter
@@ -110,24 +111,6 @@ class ViewInfo:
         return " ".join(f"{place}:{kind}" for place, kind in kinds if kind in NOT_IN_JSON).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class QueryInfo:
-    """SELECTs of one shape that no declared view answers, counted since the start."""
-
-    query: str
-    calls: int
-    milliseconds: float
-    """Total time of its evaluations."""
-    rows: int
-    """Number of rows of all evaluated answers."""
-    view: str | None
-    """The automatic view that answers it now."""
-    why: str
-    """The reason why it has, or has not, an automatic view."""
-    create_view: str
-    """The statement that declares a view of it."""
-
-
 class ReasonKind(StrEnum):
     """What a deployment cannot do. A health check may leave some of them out, by these names."""
 
@@ -151,52 +134,6 @@ class Reason:
 def health_of(reasons: Sequence[Reason]) -> str:
     """The same as one text, ``ok`` where there are none."""
     return "; ".join(reason.message for reason in reasons) or "ok"
-
-
-@dataclass(frozen=True, slots=True)
-class RunningInfo:
-    id: int
-    """No two statements that run in a cluster have the same one."""
-    sql: str
-    seconds: float
-    process: str | None = None
-    """The api process that performs it, in a cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingProcess:
-    """An api process that does not say what it was asked and what it performs."""
-
-    process: str
-    why: str
-
-
-Each = TypeVar("Each")
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[Each]):
-    """What all api processes told."""
-
-    found: list[Each]
-    missing: list[MissingProcess]
-    """The processes that did not."""
-
-
-class StatementLists(Protocol):
-    """The statements of all api processes: which were asked without a view, and which run now."""
-
-    async def queries(self) -> Listing[QueryInfo]:
-        """The shapes that took longest come first."""
-
-    async def running(self) -> Listing[RunningInfo]:
-        """The oldest first."""
-
-    def next_number(self) -> int:
-        """A number that no other statement or connection of this process has, nor will have."""
-
-    async def stop(self, id: int) -> RunningInfo:
-        """Stop a statement. Raises NotFound; Unavailable where its process does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +317,11 @@ class Deployment(Protocol):
 
     async def divided(self, sql: str) -> list[StatementText]:
         """The statements of a text. Raises SqlSyntaxError, LimitExceeded."""
+
+    async def described(self, sql: str, session: Caller) -> tuple[Column, ...]:
+        """The columns that a statement would answer now; none where its parameters' values decide about them.
+
+        Raises SqlSyntaxError, LimitExceeded, Forbidden, and UnknownName and NotFound for what a SELECT reads."""
 
     async def execute(
         self,

@@ -21,9 +21,7 @@ from controller.deployment import (
     ArchivedPositions,
     Missed,
     PreparedLookup,
-    QueryInfo,
     QueryText,
-    RunningInfo,
     SelectPage,
     StatementResult,
     StatementText,
@@ -34,6 +32,7 @@ from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished, reads_of
+from controller.statement_lists import QueryInfo, RunningInfo
 from controller.statements.evaluating import Elsewhere, evaluate, lineage, within
 from controller.statements.followed import FollowedSelects
 from controller.statements.listing import info_of, view_of
@@ -50,7 +49,7 @@ from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.transaction import Transaction
 from controller.writing import Writing
 from domains.errors import BadRequest, ReadTimeout
-from domains.language.types import TableSchema
+from domains.language.types import Column, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, Insert, InTransaction, Operation, TransactionAct, Written
@@ -127,6 +126,9 @@ class Serving(Writing):
 
     async def divided(self, sql: str) -> list[StatementText]:
         return [StatementText(each.parsed.sql, each.parameters) for each in await self.selects.texts.statements(sql)]
+
+    async def described(self, sql: str, session: Caller) -> tuple[Column, ...]:
+        return await self._statements.described(sql, session)
 
     async def execute(
         self,

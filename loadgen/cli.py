@@ -282,6 +282,23 @@ def scale(
 
 
 @bench.command()
+def mysql(
+    only: Annotated[str | None, typer.Option(metavar="NAME", help="Only this work.")] = None,
+    out: Out = None,
+    quick: Quick = False,
+) -> None:
+    """Measure look-ups and inserts over MySQL's protocol, beside HTTP and beside MariaDB, of 1 and of 32 clients.
+
+    Examples:
+
+      headrace bench mysql --out mysql.json
+
+      headrace bench mysql --only "prepared look-up" --quick
+    """
+    import_module("loadgen.bench.beside_mariadb.protocols").run(out=out, quick=quick, only=only)
+
+
+@bench.command()
 def live(
     subscriptions: Annotated[int, typer.Option(metavar="N", help="Subscriptions to live views.", min=1)] = 10_000,
     single: Annotated[int, typer.Option(metavar="N", help="Those with a connection of their own.", min=0)] = 1_000,

@@ -122,14 +122,14 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8195),
-    "api": (51, 9090),
-    "controller": (98, 19900),
+    "api": (51, 9190),
+    "controller": (99, 19985),
     "worker": (89, 18205),
     "migrations": (160, 31850),
     "domains": (112, 22315),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (77, 13745),
+    "loadgen": (78, 14075),
     "clients": (10, 2525),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

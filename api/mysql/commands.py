@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,6 +37,7 @@ from api.mysql.values import (
 from api.statuses import describe
 from controller.access.session import Caller
 from domains.errors import HeadraceError, NotFound, Overloaded, SqlSyntaxError, Unauthenticated, Unsupported
+from domains.language.types import Column
 from migrations.access.rights import Privilege
 
 PREPARED_CHARACTERS = 16_000_000
@@ -258,16 +260,19 @@ class Commands:
         statements = await self._door.deployment.divided(sql)
         if len(statements) != 1:
             raise SqlSyntaxError("a prepared statement is one statement")
+        columns = await self._door.deployment.described(sql, self.session.asker())
         self._last_prepared += 1
         self._prepared[self._last_prepared] = PreparedText(sql, statements[0].parameters)
-        await self._send_prepared(self._last_prepared, statements[0].parameters)
+        self._send_prepared(self._last_prepared, statements[0].parameters, columns)
 
-    async def _send_prepared(self, number: int, parameters: int) -> None:
-        """The columns come with each result: they may be others by then."""
-        head = b"\0" + number.to_bytes(4, "little") + b"\0\0" + parameters.to_bytes(2, "little") + b"\0\0\0"
+    def _send_prepared(self, number: int, parameters: int, columns: Sequence[Column]) -> None:
+        """The columns come again with each result, since they may be others by then."""
+        counts = struct.pack("<HHxH", len(columns), parameters, 0)
         marks = [column_definition("?", PARAMETER, self.session.charset)] * parameters
-        end = [] if not parameters or self._capabilities & CLIENT_DEPRECATE_EOF else [eof(self.session.status())]
-        self._connection.send((head, *marks, *end))
+        own = [column_definition(each.name, shape_of(each.type), self.session.charset) for each in columns]
+        end = () if self._capabilities & CLIENT_DEPRECATE_EOF else (eof(self.session.status()),)
+        told = [payload for some in (marks, own) if some for payload in (*some, *end)]
+        self._connection.send((b"\0" + number.to_bytes(4, "little") + counts, *told))
 
     def _statement(self, number: int) -> PreparedText:
         """:raises NotFound: there is none of this number."""

@@ -12,7 +12,17 @@ from time import monotonic
 from api.doors.tls import TlsConnection
 from api.mysql.commands import Commands
 from api.mysql.errors import message_of, number_of
-from api.mysql.packets import CLIENT_SSL, PacketFeed, framed, greeting, ok, refusal
+from api.mysql.packets import (
+    CLIENT_COMPRESS,
+    CLIENT_SSL,
+    CompressedFeed,
+    PacketFeed,
+    enveloped,
+    framed,
+    greeting,
+    ok,
+    refusal,
+)
 from api.mysql.proving import SHA2, ClientAnswer, Proving, new_nonce
 from api.mysql.shared import MysqlShared
 from api.mysql.values import UTF8, charset_of
@@ -80,7 +90,7 @@ class MysqlConnection(asyncio.Protocol):
                 self._door.audit.turned_away(self.address, error)
             self._refuse(error)
             return
-        self.id = self._door.deployment.lists.next_number()
+        self.id = self._door.deployment.lists.connected(self.end)
         self._door.connections[self.id] = self
         self._task = self._loop.create_task(self._log_in())
         self._task.add_done_callback(self._finish)
@@ -91,6 +101,7 @@ class MysqlConnection(asyncio.Protocol):
             self._admission.leave(self, self.address, self._charged)
             self._charged, self._counted = 0, False
         self._door.connections.pop(self.id, None)
+        self._door.deployment.lists.disconnected(self.id)
         self._stop_deadline()
         if self._idle is not None:
             self._idle.cancel()
@@ -173,9 +184,10 @@ class MysqlConnection(asyncio.Protocol):
     def _finish(self, done: asyncio.Task[None]) -> None:
         self._task = None
         self._release()
-        if self.transport.is_closing() or done.cancelled():
+        if self.transport.is_closing():
             return
-        if (error := done.exception()) is not None:
+        # One that was stopped when it had nothing to wait for any more has answered.
+        if (error := None if done.cancelled() else done.exception()) is not None:
             if isinstance(error, Exception) and not isinstance(error, HeadraceError):
                 describe(error, "a MySQL connection")  # It logs what happened.
             self._refuse(error if isinstance(error, HeadraceError) else BadRequest("internal error"))
@@ -244,6 +256,8 @@ class MysqlConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Packets that are whole, and the last of an answer."""
+        if isinstance(self._feed, CompressedFeed):
+            data, self._feed.envelope = enveloped(data, self._feed.envelope)
         if not self.transport.is_closing():
             self.transport.write(data)
 
@@ -313,6 +327,8 @@ class MysqlConnection(asyncio.Protocol):
         if answer.schema:
             await self.commands.use(answer.schema)
         self.send((ok(status=self.commands.session.status()),))
+        if answer.capabilities & CLIENT_COMPRESS and not isinstance(self._feed, CompressedFeed):
+            self._feed = CompressedFeed(self._feed.most, self._feed.rest())
 
     def _send_one(self, payload: bytes) -> None:
         self.send((payload,))

@@ -7,19 +7,22 @@ from itertools import chain
 from typing import Any, assert_never
 
 from controller.access.session import Caller
-from controller.deployment import Listing, MissingProcess, RunningInfo, StatementResult
+from controller.deployment import StatementResult
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
+from controller.statement_lists import Listing, MissingProcess, RunningInfo
 from controller.statements.evaluating import finished_rows
-from controller.statements.planning import StatementPort
+from controller.statements.planning import SelectPlans, SentSelect, StatementPort
 from controller.statements.running import Lists
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, TableSchema
 from migrations.access.rights import Privilege
 from migrations.information.layout import table_layout, view_layout
-from migrations.information.planning import VirtualTables, plan_information
+from migrations.information.planning import VirtualTables, plan_information, reads_information
 from migrations.information.visible import Visible
 from migrations.statements.definitions.written import policy_rows
 from migrations.statements.statement import (
+    ConstantSelect,
+    Explain,
     SelectStatement,
     ShowCreate,
     Shown,
@@ -27,6 +30,7 @@ from migrations.statements.statement import (
     ShowProcesslist,
     ShowQueries,
     ShowViews,
+    Statement,
 )
 from worker.adhoc.answer import Question, answered
 
@@ -49,6 +53,23 @@ async def answer_information(
     if isinstance(bound, FinishedLookup) and planned.finish is not None:
         rows = finished_rows(bound, planned.finish, rows)
     return StatementResult(planned.columns, tuple(rows))
+
+
+async def columns_of(statement: Statement, plans: SelectPlans, session: Caller) -> tuple[Column, ...]:
+    """Those that a statement would answer, as far as it is a SELECT, or EXPLAIN of one. Nothing is asked.
+
+    :raises HeadraceError: what is wrong with it."""
+    match statement:
+        case ConstantSelect(columns=columns):
+            return columns
+        case SelectStatement(query=query) if reads_information(query, session.values.schema):
+            return plan_information(statement, session.values.schema)[0].columns
+        case SelectStatement(sql=sql):
+            return (await plans.prepare(SentSelect(sql, statement, asker=session))).planned.columns
+        case Explain():
+            return (Column("plan", TEXT),)
+        case _:
+            return ()
 
 
 def created(deployment: StatementPort, statement: ShowCreate, caller: Caller) -> StatementResult:

@@ -10,7 +10,8 @@ from itertools import count
 from time import monotonic
 from typing import Protocol
 
-from controller.deployment import KILLED, Listing, QueryInfo, RunningInfo
+from controller.deployment import KILLED
+from controller.statement_lists import Listing, QueryInfo, RunningInfo
 from domains.errors import Cancelled, NotFound
 
 TEXT_SHOWN = 1_000
@@ -42,6 +43,8 @@ class RunningStatements:
     def __init__(self) -> None:
         self._numbers = count(1)
         self._running: dict[int, RunningStatement] = {}
+        self.connections: dict[int, Callable[[], None]] = {}
+        """What closes each connection that is open, by its number."""
 
     def __iter__(self) -> Iterator[RunningStatement]:
         """The oldest one first."""
@@ -105,8 +108,13 @@ class Lists:
         self._asked = asked
         self._running = running
 
-    def next_number(self) -> int:
-        return self._running.next_number()
+    def connected(self, end: Callable[[], None]) -> int:
+        number = self._running.next_number()
+        self._running.connections[number] = end
+        return number
+
+    def disconnected(self, number: int) -> None:
+        self._running.connections.pop(number, None)
 
     async def queries(self) -> Listing[QueryInfo]:
         own = self.own_queries()
@@ -127,6 +135,16 @@ class Lists:
         if self.others is None or process in (0, self.others.number):
             return self.stop_own(id)
         return await self.others.stop(process, id)
+
+    async def kill(self, id: int, *, query: bool) -> None:
+        own = 0 if self.others is None else self.others.number
+        end = self._running.connections.get(id % PROCESS_NUMBERS) if id // PROCESS_NUMBERS in (0, own) else None
+        if end is None:
+            await self.stop(id)
+            return
+        self._running.stop(id % PROCESS_NUMBERS)
+        if not query:
+            end()
 
     def own_queries(self) -> list[QueryInfo]:
         return self._asked()

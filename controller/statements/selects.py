@@ -11,9 +11,10 @@ from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 from controller.access.session import Caller
-from controller.deployment import QueryInfo, StatementResult
+from controller.deployment import StatementResult
 from controller.hosts import SchemaChanged
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
+from controller.statement_lists import QueryInfo
 from controller.statements.evaluating import Elsewhere, SparkSelects, finished_rows, within
 from controller.statements.planning import PreparedSelect, SelectPlans, SentSelect, StatementPort, is_partial
 from controller.statements.shapes import (

@@ -18,14 +18,14 @@ from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
 from controller.statements.evaluating import within
-from controller.statements.information import answer_information, created, listed
+from controller.statements.information import answer_information, columns_of, created, listed
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from controller.statements.transacting import choose, in_session, reading_to_write, said_of_transaction, transact
 from domains.engine.clock import latest
-from domains.errors import Forbidden, HeadraceError, RowsChanged, Unsupported
+from domains.errors import Forbidden, HeadraceError, NotFound, RowsChanged, UnknownName, Unsupported
 from domains.language.coercion import json_value
 from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
@@ -138,6 +138,23 @@ class Statements:
                     result, read = found
                     return [result], _moved(latest((token or {}, read)), token)
             return await self._performed(sql, params, token, began, session, atomic)
+
+    async def described(self, sql: str, session: Caller) -> tuple[Column, ...]:
+        if (schema := session.values.schema) not in (SCHEMA, *VIRTUAL_SCHEMAS):
+            sql = await self.texts.qualified(sql, schema or SCHEMA)
+        if session.rights is not None:
+            await self.check(sql, session)
+        (prepared,) = await self.texts.statements(sql)
+        if not isinstance(prepared.parsed.expression, (exp.Query, exp.Describe, exp.Show)) or prepared.variables:
+            return ()
+        for value in (1, None) if len(sql) <= SHORT_TEXT else ():  # 1 is one of LIMIT's, and NULL of every column's.
+            try:
+                statement = await self.interpreted(prepared, [value] * prepared.parameters, session)
+                return await columns_of(statement, self._selects.plans, session)
+            except HeadraceError as error:
+                if isinstance(error, (UnknownName, NotFound)):
+                    raise
+        return ()
 
     async def check(self, sql: str, session: Caller) -> None:
         """:raises LimitExceeded: with the limit's name. :raises Unauthenticated, Forbidden: the session may not do all
@@ -315,8 +332,8 @@ class Statements:
                 return constants(statement)
             case ShowViews() | ShowQueries() | ShowProcesslist() | ShowPolicies():
                 return await listed(self._deployment, statement, session, self.lists)
-            case Kill(number=number):
-                await self.lists.stop(number)
+            case Kill(number=number, query=query):
+                await self.lists.kill(number, query=query)
                 return StatementResult()
             case ShowCreate():
                 return created(self._deployment, statement, session)

@@ -17,8 +17,8 @@ from domains.errors import LimitExceeded
 class SqlLimits:
     """Each is a setting."""
 
-    max_sql_size: int = 1_000_000
-    """The most characters of SQL: as much as mysqldump writes into one INSERT."""
+    max_sql_size: int = 2_000_000
+    """The most characters of SQL: twice as much as mysqldump, and PyMySQL's executemany, write into one INSERT."""
     max_statements: int = 1_000
     max_list_items: int = 10_000
     max_select_columns: int = 1_000

@@ -250,9 +250,10 @@ class ShowPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Stop a running statement."""
+    """Stop a running statement, and unless it is ``query`` close the connection of this number."""
 
     number: int
+    query: bool = False
 
 
 Shown = ShowViews | ShowQueries | ShowProcesslist | ShowPolicies

@@ -205,6 +205,9 @@ class FakeDeployment:
                 clock = merge(clock, self._advance(table[1]))
         return results, clock
 
+    async def described(self, sql: str, session: Caller) -> tuple[Column, ...]:
+        return ()
+
     def try_select(self, sql: str, params: Sequence[Any], token: Clock, session: Caller) -> SelectPage | None:
         return None
 

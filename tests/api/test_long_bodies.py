@@ -104,7 +104,7 @@ async def test_errors(http: httpx.AsyncClient, sql: str, status: int, code: str,
         brackets="(" * 100_000,
         joins=" ".join(f"JOIN t AS t{each} ON t{each}.id = t.id" for each in range(61)),
         statements="SELECT 1;" * 1_001,
-        much="a" * 1_000_000,
+        much="a" * 2_000_000,
     )
     answer = await said(http, text)
     assert (answer.status_code, error(answer)["code"]) == (status, code)

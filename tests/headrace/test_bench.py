@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import BadRequest
 from loadgen.bench import measurement, ratios
-from loadgen.bench.beside_mariadb import contention, inserts
+from loadgen.bench.beside_mariadb import contention, inserts, protocols
 from loadgen.bench.measurement import Measurement, Rate, ratio
 from loadgen.bench.servers import missing
 
@@ -113,3 +113,16 @@ def test_contention_is_measured_beside_mariadb(monkeypatch: pytest.MonkeyPatch, 
     measured = contention.measure(tmp_path, True)
     assert measured.ratio > 0
     assert measured.details["our_repeatable_read_again"] == 0
+
+
+def test_look_ups_over_mysql_are_measured_beside_http(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(protocols, "QUICK", (1, 0.2))
+    monkeypatch.setattr(protocols, "CLIENTS", (1, 3))
+    out = tmp_path / "mysql.json"
+    protocols.run(out=out, quick=True, only="Listing 3.1")
+    measured = json.loads(out.read_text())["measured"]
+    sides = {"http", "mysql"} | ({"mariadb"} if missing("mariadb") is None else set())
+    assert {(each["clients"], each["side"]) for each in measured} == {(n, side) for n in (1, 3) for side in sides}
+    assert all(each["cpu_us"] >= 0 and each["a_second"] > 0 for each in measured)
+    with pytest.raises(BadRequest, match="nothing"):
+        protocols.run(out=None, quick=True, only="nothing")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import zlib
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from api.mysql.packets import LONGEST, PacketFeed, framed, length_of
+from api.mysql.packets import LONGEST, CompressedFeed, PacketFeed, enveloped, framed, length_of
 from domains.errors import BadRequest, LimitExceeded
 from tests.mysql.conftest import MysqlServer
-from tests.mysql.wire_client import SECONDS, WireClient
+from tests.mysql.wire_client import COMPRESS, SECONDS, WireClient
 
 # --- packets ------------------------------------------------------------------------------------------------------
 
@@ -274,3 +275,136 @@ def test_a_statement_is_killed_by_the_number_of_its_connection(db: Any, open_ser
         assert int.from_bytes(wire.read()[1:3], "little") == 1317
         assert wire.command(b"\x0e")[0] == 0
     wire.close()
+
+
+# --- compression --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 200, LONGEST, LONGEST + 5])
+@pytest.mark.parametrize("random_bytes", [False, True])
+def test_what_is_enveloped_is_opened(size: int, random_bytes: bool) -> None:
+    draw = random.Random(size)
+    payload = draw.randbytes(size) if random_bytes else bytes(size)
+    data, number = enveloped(framed((payload,), 0)[0], 0)
+    assert number == 1 + (size > LONGEST - 5)
+    feed = CompressedFeed(1 << 30)
+    for at in range(0, len(data), 100_003):
+        feed.add(data[at : at + 100_003])
+        found = feed.next()
+    assert found == payload
+    assert (feed.size, feed.envelope) == (0, number)
+
+
+def test_an_envelope_is_not_trusted() -> None:
+    packed = zlib.compress(bytes(10_000))
+
+    def refused(body: bytes, whole: int, error: type[Exception]) -> None:
+        feed = CompressedFeed(5_000)
+        feed.add(len(body).to_bytes(3, "little") + b"\0" + whole.to_bytes(3, "little") + body)
+        with pytest.raises(error):
+            feed.next()
+
+    refused(packed, 10_000, LimitExceeded)
+    refused(packed, 4_000, BadRequest)
+    refused(packed, 5_003, BadRequest)
+    refused(zlib.compress(bytes(10)), 11, BadRequest)
+    refused(b"no zlib at all", 100, BadRequest)
+
+
+def test_packets_are_compressed_where_a_client_asks_for_it(db: Any, open_server: MysqlServer) -> None:
+    with db.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, word TEXT)")
+        cursor.execute("CREATE EXT VIEW ById AS SELECT id, word FROM t WHERE id = ?")
+    wire = WireClient.connected(open_server.port, more=COMPRESS)
+    long = "x" * 50_000
+    assert wire.command(f"\x03INSERT INTO t VALUES (1, '{long}'), (2, 'short')".encode())[0] == 0
+    number, _ = wire.prepare("SELECT id, word FROM t WHERE id = ?")
+    for _ in range(3):
+        for id, word in ((1, long), (2, "short")):
+            wire.envelopes.clear()
+            (row,) = wire.rows(wire.execute(number, [(3, struct.pack("<i", id))]))
+            assert row.endswith(word.encode())
+            (head,) = wire.envelopes
+            assert int.from_bytes(head[:3], "little") < 1_000
+            assert head[3] == 1, "it is numbered behind the command's"
+    assert wire.command(b"\x0e")[0] == 0
+    wire.close()
+
+
+# --- prepared statements: what they will answer -------------------------------------------------------------------
+
+
+def test_a_prepared_statement_tells_its_columns(db: Any, open_server: MysqlServer) -> None:
+    with db.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, day DATE, word VARCHAR(9))")
+    wire = WireClient.connected(open_server.port)
+    for sql, names in (
+        ("SELECT id, word AS w FROM t WHERE id = ? AND day > ? ORDER BY id LIMIT ?", [b"id", b"w"]),
+        ("SELECT COUNT(*) AS n FROM t", [b"n"]),
+        ("SELECT ? AS given", [b"given"]),
+        ("SHOW TABLES", [b"Tables_in_headrace"]),
+        ("INSERT INTO t VALUES (?, ?, ?)", []),
+        ("SET @a = ?", []),
+    ):
+        _, _, columns = wire.prepared(sql)
+        assert [each[8 : 8 + each[7]].lower() for each in columns] == [each.lower() for each in names], sql
+    for sql, number in (("SELECT id FROM nothing", 1146), ("SELECT nothing FROM t WHERE id = ?", 1054)):
+        assert int.from_bytes(wire.command(b"\x16" + sql.encode())[1:3], "little") == number
+    wire.close()
+
+
+def test_a_statement_that_is_prepared_again_tells_what_there_is_by_then(db: Any, open_server: MysqlServer) -> None:
+    wire = WireClient.connected(open_server.port)
+    with db.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        _, _, before = wire.prepared("SELECT * FROM t")
+        cursor.execute("ALTER TABLE t ADD COLUMN word TEXT")
+        _, _, now = wire.prepared("SELECT * FROM t")
+        cursor.execute("DROP TABLE t")
+    assert (len(before), now[:1], len(now)) == (1, before, 2)
+    wire.close()
+
+
+# --- the ends of others -------------------------------------------------------------------------------------------
+
+
+def connection_of(db: Any) -> int:
+    with db.cursor() as cursor:
+        cursor.execute("SELECT CONNECTION_ID()")
+        return int(cursor.fetchall()[0][0])
+
+
+def test_an_idle_connection_is_killed(db: Any, open_server: MysqlServer) -> None:
+    with open_server.connect() as idle, db.cursor() as cursor:
+        number = connection_of(idle)
+        cursor.execute(f"KILL QUERY {number}")
+        assert connection_of(idle) == number, "nothing ran, and it stays"
+        cursor.execute(f"KILL {number}")
+        with pytest.raises(Exception, match=r"Lost connection|gone away|closed"):
+            connection_of(idle)
+        with pytest.raises(Exception, match=str(number)) as raised:
+            cursor.execute(f"KILL {number}")
+        assert raised.value.args[0] == 1094
+
+
+def test_a_connection_may_kill_itself(db: Any, open_server: MysqlServer) -> None:
+    wire = WireClient.connected(open_server.port)
+    (row,) = wire.rows(wire.command(b"\x03SELECT CONNECTION_ID()"))
+    number = int(row[1:])
+    wire.send(b"\x0c" + number.to_bytes(4, "little"))
+    assert wire.is_closed()
+
+
+# --- long texts ---------------------------------------------------------------------------------------------------
+
+
+def test_many_rows_of_pymysql_go_in_texts_of_a_megabyte(db: Any) -> None:
+    """``executemany`` writes as many rows into one INSERT as 1,024,000 bytes hold."""
+    with db.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, word VARCHAR(300))")
+        assert cursor.max_stmt_length == 1_024_000
+        count = 9_000
+        assert cursor.executemany("INSERT INTO t VALUES (%s, %s)", [(n, "x" * 200) for n in range(count)]) == count
+        assert len(cursor._executed) > 850_000
+        cursor.execute("SELECT COUNT(*), SUM(id) FROM t")
+        assert cursor.fetchall() == ((count, count * (count - 1) // 2),)

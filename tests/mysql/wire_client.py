@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
+import zlib
 from collections.abc import Sequence
 
-from api.mysql.packets import LONGEST, framed
+from api.mysql.packets import LONGEST, enveloped, framed
 
 SECONDS = 60.0
+COMPRESS = 1 << 5
 CAPABILITIES = 1 | 1 << 2 | 1 << 9 | 1 << 13 | 1 << 15 | 1 << 19
 
 
@@ -18,10 +20,16 @@ class WireClient:
     def __init__(self, port: int, *, user: str = "root", collation: int = 45, more: int = 0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), SECONDS)
         self._sequence = 0
+        self._opened: bytearray | None = None
+        """What has come in envelopes, once both sides compress."""
+        self.envelopes: list[bytes] = []
+        """Their heads."""
         self.greeting = self.read()
         head = struct.pack("<IIB23x", CAPABILITIES | more, 1 << 24, collation)
         said = self.answer(head + user.encode() + b"\0\0caching_sha2_password\0")
         self.error = int.from_bytes(said[1:3], "little") if said[0] == 0xFF else 0
+        if more & COMPRESS:
+            self._opened = bytearray()
 
     @classmethod
     def connected(cls, port: int, *, collation: int = 45, more: int = 0) -> WireClient:
@@ -40,6 +48,18 @@ class WireClient:
                 return whole
 
     def _take(self, size: int) -> bytes:
+        if self._opened is None:
+            return self._received(size)
+        while len(self._opened) < size:
+            head = self._received(7)
+            self.envelopes.append(head)
+            body = self._received(int.from_bytes(head[:3], "little"))
+            self._opened += zlib.decompress(body) if any(head[4:]) else body
+        found = bytes(self._opened[:size])
+        del self._opened[:size]
+        return found
+
+    def _received(self, size: int) -> bytes:
         found = bytearray()
         while len(found) < size:
             more = self.socket.recv(min(1 << 20, size - len(found)))
@@ -50,7 +70,7 @@ class WireClient:
 
     def send(self, payload: bytes, sequence: int = 0) -> None:
         data, self._sequence = framed((payload,), sequence)
-        self.socket.sendall(data)
+        self.socket.sendall(data if self._opened is None else enveloped(data, 0)[0])
 
     def answer(self, payload: bytes) -> bytes:
         self.send(payload, self._sequence)
@@ -62,12 +82,17 @@ class WireClient:
 
     def prepare(self, sql: str) -> tuple[int, int]:
         """Its number, and how many parameters it has."""
+        number, count, _ = self.prepared(sql)
+        return number, count
+
+    def prepared(self, sql: str) -> tuple[int, int, list[bytes]]:
+        """The same, and the definitions of its columns."""
         head = self.command(b"\x16" + sql.encode())
         assert head[0] == 0, head
-        count = int.from_bytes(head[7:9], "little")
-        for _ in range(count + bool(count)):
-            self.read()
-        return int.from_bytes(head[1:5], "little"), count
+        columns, count = struct.unpack_from("<HH", head, 5)
+        marks, own = ([self.read() for _ in range(each and each + 1)][:-1] for each in (count, columns))
+        assert len(marks) == count
+        return int.from_bytes(head[1:5], "little"), count, own
 
     def long_data(self, number: int, place: int, data: bytes) -> None:
         for at in range(0, len(data), 1 << 20):

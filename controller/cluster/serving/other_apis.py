@@ -21,7 +21,7 @@ from dataclasses import astuple
 from typing import Any, Protocol, TypeVar
 
 from controller.cluster.serving.connections import Connections
-from controller.deployment import Listing, MissingProcess, QueryInfo, RunningInfo
+from controller.statement_lists import Listing, MissingProcess, QueryInfo, RunningInfo
 from controller.statements.running import unknown
 from domains.errors import HeadraceError, OutcomeUnknown, TransactionEnded, Unavailable
 from worker.protocol.messages import Hello, ProtocolError, Role

@@ -32,7 +32,7 @@ TITLE = "A story with a title of usual length"
 _PROTOCOL_41, _SECURE_CONNECTION = 0x200, 0x8000
 _PACKET_MAX = 2**24 - 1
 _UTF8MB4_BIN = 46
-_QUERY = b"\x03"
+_QUERY, _PREPARE = b"\x03", b"\x16"
 _ERROR, _END = 0xFF, 0xFE
 
 
@@ -45,7 +45,8 @@ class MariaDbError(Exception):
 
 
 class MariaDb:
-    """A connection of ``root`` without a password, which can send a statement and wait until it is done."""
+    """A connection of ``root`` without a password, which can send a statement and wait until it is done. MariaDB's, or
+    that of whoever speaks its protocol."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -72,6 +73,22 @@ class MariaDb:
             else:
                 rows += ends
         return rows
+
+    def prepare(self, sql: str) -> int:
+        """The number of the prepared statement. Both kinds of definitions are read, each with its end."""
+        self._send(_PREPARE + sql.encode(), 0)
+        head, data, at = self._packet(b"", 0)
+        assert head[0] != _ERROR, head[:200]
+        columns, parameters = struct.unpack_from("<HH", head, 5)
+        for some in (parameters, columns):
+            for _ in range(some and some + 1):
+                _, data, at = self._packet(data, at)
+        return int.from_bytes(head[1:5], "little")
+
+    def handed_over(self) -> socket.socket:
+        """Its socket, for whoever goes on with it."""
+        self._socket.setblocking(False)
+        return self._socket
 
     def _packet(self, data: bytes, at: int) -> tuple[bytes, bytes, int]:
         """The next packet's payload, with what was received and where the one after it begins."""

@@ -153,7 +153,7 @@ def _explained(parsed: Parsed, target: exp.Expr, catalog: Catalog) -> Explain | 
 
 
 def kill(node: exp.Expr) -> Kill:
-    """KILL number, and KILL QUERY number, which is the same: a connection stays open.
+    """KILL number, or KILL CONNECTION number; KILL QUERY number leaves a connection open.
 
     :raises SqlError: it is no number.
     """
@@ -162,7 +162,7 @@ def kill(node: exp.Expr) -> Kill:
         raise SqlError(f"KILL {kind.name.upper()}", hint="KILL number; SHOW PROCESSLIST has the numbers")
     if not isinstance(node.this, exp.Literal) or not node.this.is_int:
         raise SqlError("KILL wants the number of a statement", hint="SHOW PROCESSLIST has the numbers")
-    return Kill(int(node.this.name))
+    return Kill(int(node.this.name), query=kind is not None and kind.name.upper() == "QUERY")
 
 
 def session(parsed: Parsed, catalog: Catalog = _NONE) -> NoOperation | UseSchema:

@@ -15,7 +15,7 @@ from api.app import create_app
 from controller.cluster.serving import other_apis
 from controller.cluster.serving.connections import ReaderMaps
 from controller.cluster.serving.deployment import ClusterDeployment
-from controller.deployment import QueryInfo
+from controller.statement_lists import QueryInfo
 from controller.statements.running import PROCESS_NUMBERS, together
 from domains.errors import Cancelled, NotFound, Unavailable
 from tests.kit.cluster_deployment import InProcess, NoMap, open_cluster
