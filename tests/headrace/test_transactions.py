@@ -560,10 +560,10 @@ def test_what_the_page_shows_runs(db: Embedded) -> None:
     )
     db.execute("INSERT INTO stock VALUES (7, 5)")
     blocks = BLOCK.findall((ROOT / "docs" / "transactions.md").read_text("utf-8"))
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, Any] = {"db": db}
     for block in blocks:
         exec(block, names)
     assert names["bought"] is True
-    assert db.execute("SELECT n FROM stock").rows == ((2,),)
+    assert db.execute("SELECT n FROM stock").rows == ((1,),)
     assert db.execute("SELECT COUNT(*) FROM orders").rows == ((4,),)
