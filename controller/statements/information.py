@@ -59,6 +59,8 @@ async def columns_of(statement: Statement, plans: SelectPlans, session: Caller) 
     """Those that a statement would answer, as far as it is a SELECT, or EXPLAIN of one. Nothing is asked.
 
     :raises HeadraceError: what is wrong with it."""
+    if not isinstance(statement, ConstantSelect | SelectStatement | Explain):
+        return ()
     match statement:
         case ConstantSelect(columns=columns):
             return columns
@@ -69,7 +71,7 @@ async def columns_of(statement: Statement, plans: SelectPlans, session: Caller) 
         case Explain():
             return (Column("plan", TEXT),)
         case _:
-            return ()
+            assert_never(statement)
 
 
 def created(deployment: StatementPort, statement: ShowCreate, caller: Caller) -> StatementResult:
