@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -24,7 +25,8 @@ def door(error: Exception) -> AsgiDoor:
         raise error
 
     requests = RequestMetrics()
-    endpoints = Endpoints(None, requests, Admission(Limits()), Authentication(None))  # type: ignore[arg-type]
+    nothing: Any = SimpleNamespace(sessions=SimpleNamespace(others=None))
+    endpoints = Endpoints(nothing, requests, Admission(Limits()), Authentication(None))
     return AsgiDoor(app, endpoints, requests)
 
 

@@ -18,7 +18,8 @@ from domains.errors import HeadraceError
 from domains.language.expressions import Call, Constant, Field
 from domains.language.types import BIGINT, BOOL, TEXT
 from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Amend, Delete, Insert, Once, Operation, Update
+from domains.plan.packets import Amend, Delete, Insert, InTransaction, Once, Operation, Update
+from domains.plan.snapshots import DropSnapshot
 from tests.kit.leading_workers import Led, leading
 from tests.worker.wire.wire_objects import instance
 from worker.protocol.cuts import EvaluateRequest
@@ -26,6 +27,7 @@ from worker.protocol.messages import (
     EvictRequest,
     ReadRequest,
     SamplesRequest,
+    SnapshotsRequest,
     StreamsRequest,
     TouchRequest,
     WriteRequest,
@@ -167,5 +169,7 @@ async def test_messages_of_random_content_end_no_worker(tmp_path: Path, seed: in
                 message = replace(message, reader=led.reader("ByPlace", (7,))[1], within=0.1, token={})
             await asked(led, message)
             assert led.own["a"].dataflow.failure is None, message
+        if still := (await led.apis["a"].ask(SnapshotsRequest(BASE))).still:  # Whoever waits for it ends it so.
+            await led.apis["a"].ask(WriteRequest(BASE, DropSnapshot(), None, InTransaction(still)))
         await led.write(Insert("notes", ((0, 8, *RIGHT[2:]),), on_conflict="replace"))
         assert b'"place":8' in await led.page("ByPlace", (8,))
