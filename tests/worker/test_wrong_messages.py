@@ -162,7 +162,7 @@ async def test_messages_of_random_content_end_no_worker(tmp_path: Path, seed: in
             message = instance(random, kind)
             message = replace(message, **{"domain": BASE} if hasattr(message, "domain") else {})
             if isinstance(message, WriteRequest):
-                own = {"table": "notes"} if isinstance(message.operation, Operation) else {}
+                own: dict[str, Any] = {"table": "notes"} if isinstance(message.operation, Operation) else {}
                 schema = random.choice((version, None)) if not own or random.random() < 0.1 else version
                 message = replace(message, operation=replace(message.operation, **own), schema=schema)
             if isinstance(message, ReadRequest):
