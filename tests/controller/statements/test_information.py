@@ -126,7 +126,7 @@ async def test_each_table_has_rows_of_its_columns(deployment: LocalDeployment) -
         ("CREATE TABLE information_schema.t (a INT)", Unsupported, "information_schema"),
         ("DROP TABLE information_schema.tables", Unsupported, "information_schema"),
         ("SHOW TABLES FROM other", UnknownName, 'unknown database "other"'),
-        ("SELECT a.b.c FROM t", UnknownName, 'unknown database "a"'),
+        ("SELECT a.b.c FROM t", UnknownName, 'unknown table "a.b" of column "c"'),
         ("USE information_schema", Unsupported, "without a session"),
         ("SHOW CREATE TABLE information_schema.tables", Unsupported, "DESCRIBE"),
     ],
