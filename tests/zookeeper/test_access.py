@@ -23,8 +23,10 @@ PATHS = ("", "/state", "/workers", "/workers/w1", "/accounts", "/controller", "/
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    """Sessions outlast a machine that stands still: what is theirs alone would be gone, and not refused."""
     monkeypatch.setattr(secrets, "LOOK_SECONDS", 0.02)
+    kind.be_patient()
 
 
 async def filled(authority: ClusterAuthority) -> None:
