@@ -20,7 +20,7 @@ PROCESS_NUMBERS = 10**12
 """Numbers of a process's statements: at 10,000 a second it has them for three years. With the number of the process
 before them they are still whole numbers of JSON."""
 
-CONNECTION_BITS = 20
+CONNECTION_BITS, PROCESSES = 20, 2**12
 """Of the 32 bits of a connection's number: the others are its process's, so that no two in a cluster have the same."""
 
 
@@ -114,7 +114,7 @@ class Lists:
     def connected(self, end: Callable[[], None]) -> int:
         number = self._running.next_number()
         if self.others is not None:
-            number = (self.others.number % 2**12 << CONNECTION_BITS) + number % 2**CONNECTION_BITS
+            number = (self.others.number % PROCESSES << CONNECTION_BITS) + number % 2**CONNECTION_BITS
         self._running.connections[number] = end
         return number
 
@@ -145,7 +145,7 @@ class Lists:
         """:raises NotFound: there is none, or it is a connection of another process."""
         own = 0 if self.others is None else self.others.number
         end = self._running.connections.get(id % PROCESS_NUMBERS) if id // PROCESS_NUMBERS in (0, own) else None
-        if end is None and own and id >> CONNECTION_BITS not in (0, own % 2**12) and id < 2**32:
+        if end is None and own and id >> CONNECTION_BITS not in (0, own % PROCESSES) and id < 2**32:
             raise NotFound(f"connection {id} is not of this api process", hint="KILL it over one of that process")
         if end is None:
             await self.stop(id)

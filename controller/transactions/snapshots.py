@@ -24,12 +24,12 @@ from secrets import token_hex
 from time import time
 from typing import Any
 
-from controller.hosts import LockWait, TableTarget
-from controller.transactions.transaction import Transacting
-from domains.errors import BadRequest, HeadraceError, LimitExceeded, Locked, NotFound, SnapshotGone, Unavailable
+from controller.hosts import TableTarget
+from controller.transactions.transaction import Transacting, unlocked
+from domains.errors import BadRequest, HeadraceError, LimitExceeded, NotFound, SnapshotGone, Unavailable
 from domains.language.types import Value
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Clock, InTransaction
+from domains.plan.packets import Clock, InTransaction, Written
 from domains.plan.snapshots import DropSnapshot, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
 from domains.store.storage import NAME_MAX, SnapshotRecord
 from migrations.flow.routing import Split
@@ -86,7 +86,7 @@ class Snapshots:
         first, *others = sorted(self._bases())
         if len(await self.list()) >= SNAPSHOTS_MAX:
             raise LimitExceeded(f"{SNAPSHOTS_MAX} snapshots are kept", hint="drop one: DELETE /v1/snapshots/{name}")
-        await self._stand_still(name, first)
+        await unlocked(lambda: self._act(StandStill(), name, first), self._on_doubt)  # One is taken at a time.
         try:
             async with asyncio.timeout(STILL_SECONDS):
                 await self._each(StandStill(), name, others)
@@ -109,17 +109,6 @@ class Snapshots:
         old |= {each.name for kept in others for each in kept if each.at < before and each.name not in taken}
         for name in sorted(old):
             await self._drop(name)
-
-    async def _stand_still(self, name: str, first: DomainIndex) -> None:
-        wait: LockWait | None = None
-        while True:
-            try:
-                await self._act(StandStill(), name, first)
-                return
-            except Locked as error:
-                self._on_doubt()
-                wait = wait or LockWait()
-                await wait.again(error)
 
     async def _settled(self, bases: Sequence[DomainIndex]) -> None:
         """All stand still, so what is decided becomes no more, and what is prepared only less."""
@@ -163,8 +152,8 @@ class Snapshots:
     async def _each(self, act: SnapshotAct, name: str, bases: Sequence[DomainIndex]) -> None:
         await asyncio.gather(*(self._act(act, name, base) for base in bases))
 
-    async def _act(self, act: SnapshotAct, name: str, base: DomainIndex) -> None:
-        await self._transact(act, InTransaction(name, domain=base), None)
+    async def _act(self, act: SnapshotAct, name: str, base: DomainIndex) -> Written:
+        return await self._transact(act, InTransaction(name, domain=base), None)
 
     # --- one after another ----------------------------------------------------------------------------------------
 

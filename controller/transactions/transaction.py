@@ -149,16 +149,8 @@ class Transaction:
         return list(await _all(self._ask(act, domain) for domain in domains))
 
     async def _unlocked(self, act: TransactionAct, domain: DomainIndex) -> Written:
-        """Ask until what others hold is free. Raises Locked."""
-        wait: LockWait | None = None
-        while True:
-            try:
-                return await self._ask(act, domain)
-            except Locked as error:
-                if not isinstance(error, HeldByLocks):
-                    self._on_doubt()
-                wait = wait or LockWait()
-                await wait.again(error)
+        """Raises Locked."""
+        return await unlocked(lambda: self._ask(act, domain), self._on_doubt)
 
     async def _in_line(
         self, act: TransactionAct, domain: DomainIndex, table: TableTarget | None = None, *, undoable: bool = False
@@ -420,3 +412,16 @@ async def _all(asked: Iterable[Coroutine[Any, Any, Written]]) -> list[Written]:
         if isinstance(each, BaseException):
             raise each
     return [each for each in ended if isinstance(each, Written)]
+
+
+async def unlocked(ask: Callable[[], Awaitable[Written]], on_doubt: Callable[[], None]) -> Written:
+    """Ask until what others hold is free. Raises Locked."""
+    wait: LockWait | None = None
+    while True:
+        try:
+            return await ask()
+        except Locked as error:
+            if not isinstance(error, HeldByLocks):
+                on_doubt()
+            wait = wait or LockWait()
+            await wait.again(error)

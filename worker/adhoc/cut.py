@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from domains.engine.transactions.transactions import Transactions
@@ -70,7 +71,7 @@ def answered_here(
     """
     shards = shards_of(question.plan.tables, len(bases))
     stores = _shown(hosted, bases[: len(shards)], within)
-    tables: TableRows = _sharded(stores, question.plan.tables, within)
+    tables: TableRows = ShardedTables(stores, question.plan.tables, partial(_check_shown, within=within))
     entered: list[tuple[Transactions, InTransaction]] = []
     try:
         asking = [each for each in within if isinstance(each, InTransaction)]
@@ -186,32 +187,6 @@ def _clock(hosted: DomainHost, bases: Sequence[DomainIndex], stores: Sequence[Sn
     }
 
 
-def _sharded(stores: Sequence[TableRows], wanted: Sequence[TableSchema], within: Asking) -> ShardedTables:
-    for schema in wanted:
-        for store in stores[: schema.shards or len(stores)]:
-            _check_shown(store, schema, within)
-    return ShardedTables(stores, wanted)
-
-
-class ShardedTables:
-    """The tables that a plan reads, out of the stores of all base shards.
-
-    :raises NotHere: one of them is another than when the plan was made.
-    """
-
-    def __init__(self, stores: Sequence[TableRows], wanted: Sequence[TableSchema]) -> None:
-        self._tables: dict[str, StoredRows] = {}
-        for schema in wanted:
-            shards: list[StoredRows] = []
-            for store in stores[: schema.shards or len(stores)]:
-                check_schema(store, schema)
-                shards.append(store.table(schema.name))
-            self._tables[schema.name] = shards[0] if len(shards) == 1 else ShardedRows(shards)
-
-    def table(self, name: str) -> StoredRows:
-        return self._tables[name]
-
-
 def check_schema(store: TableRows, wanted: TableSchema) -> None:
     """:raises NotHere: the table is gone, or another by now."""
     try:
@@ -220,3 +195,27 @@ def check_schema(store: TableRows, wanted: TableSchema) -> None:
     except NotFound:
         pass
     raise NotHere(f'table "{wanted.name}" was altered meanwhile', hint="try again")
+
+
+class ShardedTables:
+    """The tables that a plan reads, out of the stores of all base shards.
+
+    :raises NotHere: one of them is another than when the plan was made.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[TableRows],
+        wanted: Sequence[TableSchema],
+        check: Callable[[TableRows, TableSchema], None] = check_schema,
+    ) -> None:
+        self._tables: dict[str, StoredRows] = {}
+        for schema in wanted:
+            shards: list[StoredRows] = []
+            for store in stores[: schema.shards or len(stores)]:
+                check(store, schema)
+                shards.append(store.table(schema.name))
+            self._tables[schema.name] = shards[0] if len(shards) == 1 else ShardedRows(shards)
+
+    def table(self, name: str) -> StoredRows:
+        return self._tables[name]
