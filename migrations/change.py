@@ -254,7 +254,8 @@ class _Work:
         self.meanings.clear()
         if schema.name not in self.made:
             self._check_rows(before, schema)
-        self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
+        if schema != before:  # Where a comment alone is another, no shard has to know.
+            self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
         if self.state.catalog.policies:  # A foreign key may have come.
             self._fence(self.tables)
         for columns in dict.fromkeys((*schema.unique, *schema.indexes)):

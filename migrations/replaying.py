@@ -24,6 +24,7 @@ from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed, exp, nodes, parse, quote, text_of
 from migrations.recipe import Recipe, RecipeEntry
+from migrations.statements.definitions.columns import COMMENT_LENGTH
 from migrations.statements.interpret import split
 
 
@@ -135,11 +136,17 @@ def _table(tree: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.ColumnPrefix, exp.Anonymous)) and node.find_ancestor(*_KEYS):
             column = node.this if isinstance(node, exp.ColumnPrefix) else exp.to_identifier(node.name)
             node.replace(column)
-        elif isinstance(node, _READ_OVER) or type(node) is exp.Property:
+        elif isinstance(node, _READ_OVER) or type(node) is exp.Property or _is_long_comment(node):
             (node.parent if isinstance(node.parent, exp.ColumnConstraint) else node).pop()
         elif isinstance(node, exp.DataType) and node.this in (exp.DType.FLOAT, exp.DType.DOUBLE):
             node.set("expressions", [])
     return tree
+
+
+def _is_long_comment(node: exp.Expr) -> bool:
+    return isinstance(node, (exp.CommentColumnConstraint, exp.SchemaCommentProperty)) and (
+        len(node.this.name) > COMMENT_LENGTH
+    )
 
 
 # --- going on without a view ------------------------------------------------------------------------------------------

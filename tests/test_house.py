@@ -125,7 +125,7 @@ HOUSE = {
     "api": (51, 9190),
     "controller": (99, 19985),
     "worker": (89, 18205),
-    "migrations": (160, 31850),
+    "migrations": (160, 31885),
     "domains": (112, 22315),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -52,6 +52,8 @@ _WORDS: tuple[tuple[type[HeadraceError], str, NumberState], ...] = (
     (errors.NotFound, r"savepoint", (1305, "42000")),
     (errors.BadRequest, r"the transaction is READ ONLY", (1792, "25006")),
     (errors.BadRequest, r"a transaction is open, whose", (1568, "25001")),
+    (errors.LimitExceeded, r"the comment of column", (1629, "HY000")),
+    (errors.LimitExceeded, r"the comment of table", (1628, "HY000")),
     (errors.TypeViolation, r"it is out of range", (1264, "22003")),
     (errors.TypeViolation, r"it has \d+ (?:characters|bytes)", (1406, "22001")),
     (errors.Unsupported, r"^the character set", (1115, "42000")),

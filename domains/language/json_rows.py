@@ -98,6 +98,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         filling=document.get("filling", False),
         shown=document.get("shown", ""),
         policies=document.get("policies", 0),
+        comment=document.get("comment", ""),
     )
 
 

@@ -23,7 +23,7 @@ Rows are tuples. A column never mixes ``1``, ``True`` and ``1.0``, which Python 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -183,6 +183,8 @@ class TableColumn:
     hidden: bool = False
     """It is generated for a key, as MySQL has it for functional and prefix keys: no statement sees it. Its name is that
     part of the key."""
+    comment: str = field(default="", compare=False)
+    """No row depends on it: the column is the same one with another, and no shard is told."""
 
 
 UNKNOWN_GENERATION = -1
@@ -229,6 +231,8 @@ class TableSchema:
     policies: int = 0
     """Stands for its row policies, and those of tables that foreign keys reach from it: whoever plans by others has
     another schema, and is refused (``migrations/catalog.py``)."""
+    comment: str = field(default="", compare=False)
+    """As that of a column."""
 
     @property
     def title(self) -> str:

@@ -37,7 +37,8 @@ def _virtual() -> Iterator[tuple[str, TableSchema]]:
 def _tables(seen: Visible) -> Iterator[Row]:
     for table in seen.tables():
         collation = str(table.collation or BINARY)
-        yield _table(*seen.placed(table.title), "BASE TABLE", (ENGINE, 10, "Dynamic"), collation=collation)
+        placed, stored = seen.placed(table.title), (ENGINE, 10, "Dynamic")
+        yield _table(*placed, "BASE TABLE", stored, collation=collation, comment=table.comment)
     for view in seen.views():
         made = view.created or None
         yield _table(*seen.placed(view.name), "VIEW", (None, None, None), made=made, options=None, comment="VIEW")
@@ -79,7 +80,7 @@ def _of_table(schema: str, name: str, table: TableSchema, rights: str) -> Iterat
         place = (CATALOG, schema, name, column.name, number, default_text(column))
         words = ("YES" if column.nullable else "NO", *type_words(column.type), key_mark(table, at), extra(column))
         generated = "" if column.generated is None else expression_text(column.generated.sql)
-        yield (*place, *words, rights, "", generated, None)
+        yield (*place, *words, rights, column.comment, generated, None)
 
 
 def extra(column: TableColumn) -> str:

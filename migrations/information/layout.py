@@ -48,7 +48,8 @@ def table_layout(table: TableSchema, seen: Visible) -> str:
     lines += [f"CONSTRAINT {quote(each.name)} CHECK ({expression_text(each.condition.sql)})" for each in table.checks]
     sharding = "" if table.shard_by is None else f" /*H! SHARD BY ({quote(table.columns[table.shard_by].name)})"
     sharding += "" if not sharding else f" SHARDS {table.shards} */" if table.shards else " */"
-    options = f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={table.collation or BINARY}{sharding}"
+    comment = f" COMMENT={_comment(table.comment)}" if table.comment else ""
+    options = f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={table.collation or BINARY}{comment}{sharding}"
     return f"CREATE TABLE {quote(name)} (\n  " + ",\n  ".join(lines) + f"\n) {options}"
 
 
@@ -86,6 +87,13 @@ def _default(column: TableColumn) -> Iterator[str]:
         yield f"ON UPDATE {_NOW}"
     if column.auto_increment:
         yield "AUTO_INCREMENT"
+    if column.comment:
+        yield f"COMMENT {_comment(column.comment)}"
+
+
+def _comment(text: str) -> str:
+    """On one line, as clients read these."""
+    return quoted_text(text).replace("\n", "\\n").replace("\r", "\\r").replace("\0", "\\0")
 
 
 def _keys(table: TableSchema) -> Iterator[str]:

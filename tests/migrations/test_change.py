@@ -11,6 +11,7 @@ from migrations.change import Change, change_of
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe, RecipeEntry
+from migrations.replaying import replayed
 from migrations.statements.interpret import split
 
 TABLES = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE u (id INT PRIMARY KEY, a INT, c INT)"
@@ -43,6 +44,22 @@ def test_a_parsed_text_and_one_that_is_not_come_to_the_same(sql: str) -> None:
     assert [each.expression.sql() for each in parsed] == text
     for name, index in one.state.flow.readers.items():
         assert explain(one.state.flow, index) == explain(other.state.flow, other.state.flow.readers[name])
+
+
+@pytest.mark.parametrize("sql", ["ALTER TABLE t COMMENT 'x'", "ALTER TABLE t MODIFY a INT COMMENT 'x'"])
+def test_no_shard_hears_of_a_comment(sql: str) -> None:
+    change = changed(changed(TABLES_ONLY, "CREATE VIEW v AS SELECT id FROM t WHERE a = ?").state, sql)
+    assert change.steps == ()
+    (said,) = {change.state.catalog.tables["t"].comment, change.state.catalog.tables["t"].columns[1].comment} - {""}
+    assert said == "x"
+
+
+def test_a_comment_that_an_earlier_build_read_over_is_left_out_where_it_is_too_long() -> None:
+    sql = f"CREATE TABLE w (a INT COMMENT '{'x' * 1_025}', b INT COMMENT 'kept')"
+    with pytest.raises(LimitExceeded):
+        changed(State(), sql)
+    columns = replayed(State(), RecipeEntry((sql,)), one_domain).catalog.tables["w"].columns
+    assert [column.comment for column in columns] == ["", "kept"]
 
 
 def test_a_view_keeps_the_text_of_its_select() -> None:

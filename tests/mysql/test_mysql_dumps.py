@@ -19,8 +19,9 @@ DUMP, LOAD = shutil.which("mariadb-dump"), shutil.which("mariadb")
 pytestmark = pytest.mark.skipif(DUMP is None or LOAD is None, reason="mariadb-dump is not installed")
 
 MADE = (
-    "CREATE TABLE authors (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(40) NOT NULL, at DATETIME(6), raw BLOB, "
-    "ratio DOUBLE, price DECIMAL(8,2), kind ENUM('a', 'b'), day DATE DEFAULT '2026-01-31', UNIQUE KEY by_name (name))",
+    "CREATE TABLE authors (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(40) NOT NULL COMMENT 'o\\'ne\\n', "
+    "at DATETIME(6), raw BLOB, ratio DOUBLE, price DECIMAL(8,2), kind ENUM('a', 'b'), day DATE DEFAULT '2026-01-31', "
+    "UNIQUE KEY by_name (name)) COMMENT 'who\\'s'",
     "CREATE TABLE kids (id INT PRIMARY KEY, parent INT, note TEXT, KEY p (parent), "
     "CONSTRAINT k FOREIGN KEY (parent) REFERENCES authors (id) ON DELETE CASCADE)",
     "INSERT INTO authors (id, name, at, raw, ratio, price, kind) VALUES "
@@ -33,6 +34,9 @@ ASKED = (
     "SELECT * FROM authors ORDER BY id",
     "SELECT * FROM kids ORDER BY id",
     "SELECT * FROM counts ORDER BY n, parent",
+    "SELECT COLUMN_COMMENT FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'authors' "
+    "ORDER BY ORDINAL_POSITION",
+    "SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'authors'",
 )
 
 

@@ -18,8 +18,10 @@ from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.literals import collation_named
 from migrations.statements.constants import coerced
 from migrations.statements.definitions.columns import (
+    TABLE_COMMENT_LENGTH,
     check_character_set,
     column_declaration,
+    comment_of,
     implicit_default,
 )
 from migrations.statements.definitions.conditions import refuse_read, with_check, with_generated
@@ -83,12 +85,14 @@ def _acted(schema: TableSchema, actions: Iterable[exp.Expr], catalog: Catalog, n
 
 
 def _with_option(schema: TableSchema, option: exp.Expr) -> TableSchema:
-    """COLLATE is of the columns that come: those that are there keep theirs, as in MySQL. ENGINE, COMMENT, ALGORITHM,
-    LOCK and the like say nothing here, as in CREATE TABLE."""
+    """COLLATE is of the columns that come: those that are there keep theirs, as in MySQL. ENGINE, ALGORITHM, LOCK and
+    the like say nothing here, as in CREATE TABLE."""
     if isinstance(option, exp.CharacterSetProperty):
         check_character_set(option.this.name)
     elif isinstance(option, exp.CollateProperty):
         return replace(schema, collation=collation_named(option.this.name))
+    elif isinstance(option, exp.SchemaCommentProperty):
+        return replace(schema, comment=comment_of(option, TABLE_COMMENT_LENGTH, f'table "{schema.title}"'))
     elif not isinstance(option, _IDLE_OPTIONS):
         raise Unsupported(f"ALTER TABLE with {words(option)}", hint="leave it out")
     return schema
@@ -99,7 +103,6 @@ _IDLE_OPTIONS = (
     exp.AutoIncrementProperty,
     exp.EngineProperty,
     exp.LockProperty,
-    exp.SchemaCommentProperty,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from domains.errors import SqlError, TypeViolation, Unsupported
+from domains.errors import LimitExceeded, SqlError, TypeViolation, Unsupported
 from domains.language.collating.collation import Collation
 from domains.language.types import (
     Kind,
@@ -21,11 +21,8 @@ from migrations.statements.constants import coerced, evaluate
 from migrations.statements.definitions.conditions import Generated, is_clock, updated_with_time
 from migrations.statements.names import checked, column_position
 
-_IGNORED = (
-    exp.CommentColumnConstraint,
-    exp.Reference,
-)
-"""They change nothing of the column: ``foreign_keys.py`` looks after REFERENCES."""
+COMMENT_LENGTH, TABLE_COMMENT_LENGTH = 1024, 2048
+"""The most characters in a comment of a column, and of a table, as in MySQL."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.InvisibleColumnConstraint: ("INVISIBLE columns", None),
@@ -84,8 +81,11 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
     if isinstance(kind, exp.CollateColumnConstraint):
         named = with_collation(column.type, collation_named(kind.this.name))
         return replace(declared, column=replace(column, type=named))
-    if isinstance(kind, _IGNORED):
+    if isinstance(kind, exp.Reference):  # ``foreign_keys.py`` looks after it.
         return declared
+    if isinstance(kind, exp.CommentColumnConstraint):
+        comment = comment_of(kind, COMMENT_LENGTH, f'column "{column.name}"')
+        return replace(declared, column=replace(column, comment=comment))
     if isinstance(kind, exp.NotNullColumnConstraint):
         return replace(declared, column=replace(column, nullable=bool(kind.args.get("allow_null"))))
     if isinstance(kind, exp.AutoIncrementColumnConstraint):
@@ -102,6 +102,14 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
         return replace(declared, generated=Generated(kind.this, not kind.args.get("persisted")))
     construct, hint = _REFUSED.get(type(kind), (words(kind), None))
     raise Unsupported(f'{construct} (column "{column.name}")', hint=hint)
+
+
+def comment_of(node: exp.Expr, most: int, whose: str) -> str:
+    """:raises LimitExceeded: it is longer than MySQL has it."""
+    comment: str = node.this.name
+    if len(comment) > most:
+        raise LimitExceeded(f"the comment of {whose} has {len(comment):,} characters", hint=f"at most {most:,}")
+    return comment
 
 
 def check_character_set(name: str) -> None:

@@ -13,9 +13,11 @@ from migrations.parse.reading import Parsed, exp, parse
 from migrations.query.expressions.literals import collation_named
 from migrations.query.view import frozen
 from migrations.statements.definitions.columns import (
+    TABLE_COMMENT_LENGTH,
     ColumnDeclaration,
     check_character_set,
     column_declaration,
+    comment_of,
     key_columns,
     refuse_json_key,
 )
@@ -110,6 +112,8 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
     schema = sharded(_schema(name, create.this.expressions, collation), parsed.sharding, catalog.shards)
+    if (told := _property(create, exp.SchemaCommentProperty)) is not None:
+        schema = replace(schema, comment=comment_of(told, TABLE_COMMENT_LENGTH, f'table "{name}"'))
     if (stored := catalog.storage_name(name)) != name and catalog.named(name) is None:
         schema = replace(schema, name=stored, shown=name)
     return CreateTableStatement(with_foreign_keys(schema, create.this.expressions, catalog), if_not_exists)
@@ -195,7 +199,7 @@ def _dropped(parsed: Parsed) -> tuple[str, bool]:
 
 
 def _refuse_properties(create: exp.Expr, what: str) -> None:
-    """ENGINE, CHARSET, COMMENT, ALGORITHM, DEFINER and their like say nothing here; a few change the meaning."""
+    """ENGINE, CHARSET, ALGORITHM, DEFINER and their like say nothing here; a few change the meaning."""
     properties = create.args.get("properties")
     for found in properties.expressions if properties is not None else ():
         if isinstance(found, exp.TemporaryProperty):
@@ -223,10 +227,14 @@ _STORAGE_OPTIONS = (
 
 def _table_collation(create: exp.Expr, catalog: Catalog) -> Collation | None:
     """The collation of a new table's texts that name none."""
+    found = _property(create, exp.CollateProperty)
+    return collation_named(catalog.collation or BINARY) if found is None else collation_named(found.this.name)
+
+
+def _property(create: exp.Expr, kind: type[exp.Expr]) -> exp.Expr | None:
     properties = create.args.get("properties")
     named = properties.expressions if properties is not None else []
-    found = next((each for each in named if isinstance(each, exp.CollateProperty)), None)
-    return collation_named(catalog.collation or BINARY) if found is None else collation_named(found.this.name)
+    return next((each for each in named if isinstance(each, kind)), None)
 
 
 def refuse_older(definition: exp.Expr, catalog: Catalog) -> None:

@@ -91,23 +91,28 @@ def modified(schema: TableSchema, action: exp.ModifyColumn) -> TableSchema:
         refuse_read(schema, at, "changed")
     given = declared.column
     is_kept = _holds(given.type, column.type)
-    new = replace(_settled(column), type=given.type) if is_kept else _computed(column, at, given.type)
-    new = replace(
-        new,
+    said = replace(
+        column,
+        type=given.type,
         nullable=given.nullable and at not in schema.shown_key,
         default=given.default,
         has_default=given.has_default,
         default_now=given.default_now,
         on_update_now=given.on_update_now,
+        comment=given.comment,
     )
+    if not is_kept:
+        new = _computed(said, column, at)
+    else:  # Where only its comment is another, it is the same column.
+        new = said if said == column else replace(said, initial=_settled(column).initial, has_initial=True)
     schema, at = (_with(schema, at, new), at) if is_kept else _moved(schema, at, new)
     return placed(_named(schema, {at: definition.name}), at, definition.args.get("position"))
 
 
-def _computed(column: TableColumn, at: int, type: SqlType) -> TableColumn:
+def _computed(new: TableColumn, column: TableColumn, at: int) -> TableColumn:
     """The column as another one, whose values in stored rows are made of those at position ``at``."""
     read = stored_expression(column.name, Field(at, column.type))
-    return replace(column, type=type, initial=None, has_initial=False, initial_of=read)
+    return replace(new, initial=None, has_initial=False, initial_of=read)
 
 
 def _moved(schema: TableSchema, at: int, new: TableColumn) -> tuple[TableSchema, int]:

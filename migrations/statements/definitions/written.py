@@ -1,7 +1,7 @@
 """Tables and views as the statements that make them: what SHOW CREATE answers, and ``headrace schema`` prints.
 
 Made anew from this text a deployment has the same tables and views, in which later ``*`` means what it meant here. What
-went is not in it (dropped columns), nor what says nothing here (comments, engines), nor rows.
+went is not in it (dropped columns), nor what says nothing here (engines), nor rows.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def table_text(schema: TableSchema, catalog: Catalog = _EMPTY) -> str:
     sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
     # Always, since the default of the server that reads the text may be another one.
     collation = f" COLLATE {schema.collation or BINARY}"
+    collation += f" COMMENT={quoted_text(schema.comment)}" if schema.comment else ""
     return f"CREATE TABLE {quote(schema.title)} (\n  " + ",\n  ".join(lines) + f"\n){collation}{sharding}"
 
 
@@ -130,6 +131,8 @@ def column_text(column: TableColumn, default: Collation | None) -> str:
         words.append(f"DEFAULT {_literal(column.default)}")
     if column.on_update_now:
         words.append("ON UPDATE CURRENT_TIMESTAMP")
+    if column.comment:
+        words.append(f"COMMENT {quoted_text(column.comment)}")
     return " ".join(words)
 
 

@@ -1,0 +1,72 @@
+"""What definitions say beside columns and keys: comments, which clients read back as they were given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.mysql.conftest import started, stopped
+from tests.mysql.test_mysql_statements import rows
+
+COMMENT = "it's \\ 100%\nof \u00e9"
+WRITTEN = "'it''s \\\\ 100%\\nof \u00e9'"
+
+
+def told(db: Any, table: str) -> tuple[str, list[str]]:
+    """The comment of a table, and those of its columns, as information_schema and SHOW FULL COLUMNS have them."""
+    ((of_table,),) = rows(db, f"SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_NAME = '{table}'")
+    columns = f"information_schema.COLUMNS WHERE TABLE_NAME = '{table}'"
+    asked = f"SELECT COLUMN_COMMENT FROM {columns} ORDER BY ORDINAL_POSITION"
+    of_columns = [comment for (comment,) in rows(db, asked)]
+    assert [row[-1] for row in rows(db, f"SHOW FULL COLUMNS FROM {table}")] == of_columns
+    return of_table, of_columns
+
+
+def test_comments_of_tables_and_columns_are_kept(db: Any) -> None:
+    rows(db, f"CREATE TABLE t (id INT PRIMARY KEY COMMENT 'the key', a VARCHAR(9) COMMENT {WRITTEN}) COMMENT={WRITTEN}")
+    assert told(db, "t") == (COMMENT, ["the key", COMMENT])
+    shown = rows(db, "SHOW CREATE TABLE t")[0][1]
+    assert f" DEFAULT NULL COMMENT {WRITTEN},\n" in shown
+    assert shown.endswith(f" COMMENT={WRITTEN}")
+    rows(db, "INSERT INTO t VALUES (1, 'one')")
+    rows(db, "ALTER TABLE t COMMENT 'second', ADD COLUMN n INT COMMENT 'new' AFTER id")
+    rows(db, "ALTER TABLE t MODIFY a VARCHAR(9) COMMENT 'of a'")
+    assert told(db, "t") == ("second", ["the key", "new", "of a"])
+    rows(db, "ALTER TABLE t CHANGE n m TEXT COMMENT 'moved', MODIFY a VARCHAR(20)")
+    assert told(db, "t") == ("second", ["the key", "moved", ""])
+    rows(db, "CREATE TABLE u LIKE t")
+    rows(db, "CREATE TABLE v AS SELECT id, m FROM t")
+    assert told(db, "u") == ("second", ["the key", "moved", ""])
+    assert told(db, "v") == ("", ["the key", "moved"])
+    rows(db, "ALTER TABLE t COMMENT ''")
+    assert told(db, "t")[0] == ""
+    assert rows(db, "SELECT * FROM t") == ((1, None, "one"),)
+
+
+@pytest.mark.parametrize(
+    ("sql", "number"),
+    [
+        (f"CREATE TABLE t (a INT COMMENT '{'x' * 1025}')", 1629),
+        (f"CREATE TABLE t (a INT) COMMENT '{'x' * 2049}'", 1628),
+    ],
+)
+def test_a_comment_has_mysqls_greatest_length(db: Any, sql: str, number: int) -> None:
+    with pytest.raises(pymysql.MySQLError) as caught:
+        rows(db, sql)
+    assert caught.value.args[0] == number
+
+
+def test_comments_are_there_after_a_restart(tmp_path: Path) -> None:
+    for after in (False, True):
+        server = started(tmp_path)
+        try:
+            with server.connect() as db:
+                if not after:
+                    rows(db, f"CREATE TABLE t (a INT COMMENT 'of a') COMMENT={WRITTEN}")
+                    rows(db, "ALTER TABLE t MODIFY a INT COMMENT 'later'")
+                assert told(db, "t") == (COMMENT, ["later"])
+        finally:
+            stopped(server)
