@@ -199,8 +199,9 @@ class Hosts(Protocol):
         """Do what a transaction wants of ``within.domain``; ``table`` goes with an operation. Raises SchemaChanged as
         ``write``, OutcomeUnknown."""
 
-    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
-        """Have the plain reads of a transaction that takes locks be of now, in all of these shards at one moment."""
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> bool:
+        """Have the plain reads of a transaction that takes locks be of one moment from now on, in all of these shards.
+        False: others have committed all the while, and none was found."""
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         """The transactions over several shards that this one has a part in, and that are not over."""

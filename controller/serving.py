@@ -48,7 +48,7 @@ from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.transaction import Transaction
 from controller.writing import Writing
-from domains.errors import BadRequest, ReadTimeout
+from domains.errors import BadRequest, Locked, ReadTimeout
 from domains.language.types import Column, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -161,7 +161,8 @@ class Serving(Writing):
         wanted = self._checked(token)
         if transaction is not None:
             bases = self._bases()
-            return await transaction.read(bases, partial(self.hosts.evaluate, bases, question, self.budget))
+            answer = partial(self.hosts.evaluate, bases, question, self.budget)
+            return await transaction.read(bases, answer, self._take_snapshot)
         return await evaluate(self.hosts, self._bases(), question, wanted, self.budget, self.read_timeout, elsewhere)
 
     async def _transact(self, act: TransactionAct, within: InTransaction, table: TableTarget | None) -> Written:
@@ -172,7 +173,14 @@ class Serving(Writing):
         return await self.sessions.transaction(Isolation.READ_COMMITTED, wait).write_alone(shard, operation, table)
 
     async def take_snapshot(self, transaction: Transaction) -> None:
-        await transaction.take_snapshot(self._bases(), self.hosts.take_snapshot)
+        await transaction.take_snapshot(self._bases(), self._take_snapshot)
+
+    async def _take_snapshot(self, within: Sequence[InTransaction]) -> None:
+        """Where others commit all the while, they wait until it is taken."""
+        if not await self.hosts.take_snapshot(within):
+            async with self.snapshots.standing_still(within[0].id):
+                if not await self.hosts.take_snapshot(within):
+                    raise Locked("no snapshot was taken: a transaction is still being committed", hint="try again")
 
     async def _known_transactions(self, base: DomainIndex) -> tuple[KnownTransaction, ...]:
         return await self.hosts.known_transactions(base)

@@ -74,7 +74,7 @@ async def begin(
     """Begin a transaction. Requests are in it by the header `Headrace-Transaction`: `/v1/sql`, look-ups, writes of
     rows."""
     sessions = deployment.sessions
-    level = sessions.level(Isolation(body.isolation) if body.isolation else sessions.limits.transaction_isolation)
+    level = Isolation(body.isolation) if body.isolation else sessions.limits.transaction_isolation
     id = sessions.open(session.account, read_only=body.read_only, isolation=level)
     headers = {"location": f"/v1/transactions/{id}"}
     return answer({"id": id, "idle": sessions.limits.transaction_idle, "isolation": level}, 201, headers)

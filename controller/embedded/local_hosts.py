@@ -27,7 +27,7 @@ from domains.plan.packets import (
     Written,
 )
 from worker.adhoc.answer import Question, Rows
-from worker.adhoc.cut import Asking, EvaluationCut, answered_here, begin_snapshot, cut, shards_of, statistics_of
+from worker.adhoc.cut import Asking, EvaluationCut, answered_here, cut, shards_of, statistics_of, take_snapshot
 from worker.adhoc.pool import Budget, EvaluatorPool
 from worker.dataflow.batch import Watch, WatchedReader
 from worker.dataflow.group_commit import LoopCompletions
@@ -213,8 +213,11 @@ class LocalHosts:
         assert isinstance(outcome, Written)
         return outcome
 
-    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
-        await asyncio.wrap_future(self._dataflow.control(lambda hosted, _: begin_snapshot(hosted, within)))
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> bool:
+        if self._dataflow.between(lambda hosted: take_snapshot(hosted, within)) is None:
+            taken = self._dataflow.control(lambda hosted, _: take_snapshot(hosted, within), at_once=True)
+            await asyncio.wrap_future(taken)
+        return True
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         found = self._dataflow.control(lambda hosted, _: known_transactions(hosted, domain))

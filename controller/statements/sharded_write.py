@@ -15,11 +15,14 @@ Write = Callable[[int, Operation], Awaitable[Written]]
 """Carries the part of one shard out."""
 
 
-async def write_parts(divided: Split, write: Write, *, apart: bool = True) -> WriteResult:
-    """Carry all parts out. If any fails, the first of the errors is raised when all have ended, one of an unknown
-    outcome before others, with a hint where others have changed rows, each ``apart``."""
+async def write_parts(divided: Split, write: Write, *, apart: bool = True, together: bool = True) -> WriteResult:
+    """Carry all parts out, ``together`` or each after the one before. If any fails, the first of the errors is raised
+    when all have ended, one of an unknown outcome before others, with a hint where others have changed rows, each
+    ``apart``."""
     if divided.limit is not None:
         return joined(await _one_by_one(divided, divided.limit, write, apart))
+    if not together:
+        return joined([await write(shard, part) for shard, part in divided])
     ended = await asyncio.gather(*(write(shard, part) for shard, part in divided), return_exceptions=True)
     written = [each for each in ended if isinstance(each, Written)]
     errors = [each for each in ended if isinstance(each, BaseException)]

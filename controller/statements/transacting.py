@@ -123,7 +123,7 @@ def choose(sessions: Sessions, caller: Caller, variables: Mapping[str, Value | b
         return
     for name, value in variables.items():
         if name in ISOLATION:
-            session.isolation = sessions.level(Isolation.named(str(value)))
+            session.isolation = Isolation.named(str(value))
             if session.number:
                 shown.variables.update(dict.fromkeys(ISOLATION, session.isolation.shown))
         elif name in READ_ONLY:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import monotonic, time
 from typing import Protocol
 
+from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.limits import Isolation, TransactionLimits
 from controller.transactions.transaction import Transacting, Transaction
 from domains.errors import BadRequest, Forbidden, HeadraceError, OutcomeUnknown, Overloaded, TransactionEnded
@@ -128,8 +129,8 @@ class Sessions:
         """``on_doubt`` hears that a shard may be left with a part that nobody brings to an end."""
         self.take_snapshot = take_snapshot
         self.limits = TransactionLimits()
-        self.has_locks = True
-        """Whether there are levels below SERIALIZABLE; else all have that."""
+        self.deadlocks: Deadlocks | None = None
+        """Of shards that are elsewhere, and do not see each other's."""
         self.of_connections = Isolation.REPEATABLE_READ
         """The level that a connection begins with."""
         self.process = 0
@@ -158,19 +159,21 @@ class Sessions:
     def _open(self) -> int:
         return len(self) + sum(each.transaction is not None for each in self._connected.values())
 
-    def level(self, asked: Isolation) -> Isolation:
-        """What is had of it here: at least what it promises."""
-        return asked if self.has_locks else Isolation.SERIALIZABLE
-
     def transaction(self, isolation: Isolation, lock_wait: float, *, read_only: bool = False) -> Transaction:
         # Where two commits over several shards meet, or two wait for each other, the one that began later gives way.
         self._begun = max(self._begun + 1, int(time() * 1_000_000))
         id = f"{self._begun:013x}{secrets.token_hex(4)}"
         id = f"{id}-{self.process:x}" if self.process else id
         most = self.limits.max_transaction_size
-        level = self.level(isolation)
         return Transaction(
-            id, self._act, most, read_only=read_only, isolation=level, lock_wait=lock_wait, on_doubt=self._on_doubt
+            id,
+            self._act,
+            most,
+            read_only=read_only,
+            isolation=isolation,
+            lock_wait=lock_wait,
+            on_doubt=self._on_doubt,
+            deadlocks=self.deadlocks,
         )
 
     def alone(self, account: str) -> StatementSession:
@@ -182,7 +185,7 @@ class Sessions:
     def connected(self, number: int, account: str) -> StatementSession:
         """A new session of a connection, which lasts as long as that: it has no end of its own."""
         session = self._connected[number] = StatementSession(f"connection {number}", account, self)
-        session.number, session.isolation = number, self.level(self.of_connections)
+        session.number, session.isolation = number, self.of_connections
         return session
 
     def disconnected(self, number: int) -> None:
@@ -336,6 +339,8 @@ class Sessions:
     async def close(self) -> None:
         if self._ending:
             await asyncio.wait(self._ending)
+        if self.deadlocks is not None:
+            await self.deadlocks.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

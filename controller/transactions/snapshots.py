@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from secrets import token_hex
 from time import time
 from typing import Any
 
 from controller.hosts import TableTarget
 from controller.transactions.transaction import Transacting, unlocked
-from domains.errors import BadRequest, HeadraceError, LimitExceeded, NotFound, SnapshotGone, Unavailable
+from domains.errors import BadRequest, HeadraceError, LimitExceeded, Locked, NotFound, SnapshotGone, Unavailable
 from domains.language.types import Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction, Written
@@ -100,6 +101,22 @@ class Snapshots:
             raise Unavailable(f"no snapshot was taken: {why}", hint="try again") from error
         await self._collect(keep.at - COLLECTED_SECONDS)
         return SnapshotRecord(name, keep.at, hold)
+
+    @asynccontextmanager
+    async def standing_still(self, name: str) -> AsyncIterator[None]:
+        """Nothing is committed within but what was decided before, for :data:`STILL_SECONDS` at most.
+
+        :raises Locked: a shard is away."""
+        first, *others = sorted(self._bases())
+        await unlocked(lambda: self._act(StandStill(), name, first), self._on_doubt)
+        try:
+            async with asyncio.timeout(STILL_SECONDS):
+                await self._each(StandStill(), name, others)
+                yield
+        except TimeoutError as error:
+            raise Locked("no snapshot was taken: a shard is away", hint="try again") from error
+        finally:
+            await asyncio.shield(self._drop(name))
 
     async def _collect(self, before: float) -> None:
         """Drop what nobody holds and is so old, and what is left of those that were not taken."""
@@ -202,6 +219,7 @@ class SnapshotReads:
         self,
         bases: Sequence[DomainIndex],
         evaluate: Callable[[Sequence[InSnapshot]], Awaitable[tuple[Rows, Clock]]],
+        take: object,
     ) -> tuple[Rows, Clock]:
         """:raises SnapshotGone: it is not kept, or has not a table as it is now."""
         if self._found is None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import monotonic, time
 from typing import Any
@@ -27,8 +27,9 @@ from typing import Any
 from controller.deployment import WriteResult
 from controller.hosts import LockWait, TableTarget
 from controller.statements.sharded_write import joined, write_parts
+from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.limits import LOCK_SECONDS, Isolation
-from domains.engine.transactions.locks import HeldByLocks
+from domains.engine.transactions.locks import HeldByLocks, deadlock
 from domains.errors import BadRequest, HeadraceError, Locked, NotFound, OutcomeUnknown, TransactionEnded
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
@@ -69,9 +70,11 @@ class Transaction:
         isolation: Isolation = Isolation.SERIALIZABLE,
         lock_wait: float = LOCK_SECONDS,
         on_doubt: Callable[[], None] = lambda: None,
+        deadlocks: Deadlocks | None = None,
     ) -> None:
         """``most``: bytes that it may stage, and remember of its reads, in a shard. ``on_doubt`` is called where a
-        shard may be left with a part that nobody has brought to an end."""
+        shard may be left with a part that nobody has brought to an end. ``deadlocks`` are looked for where no shard
+        sees all who wait."""
         self.id = id
         self.isolation = isolation
         self.lock_wait = lock_wait
@@ -84,6 +87,7 @@ class Transaction:
         self._act = act
         self._most = most
         self._on_doubt = on_doubt
+        self._deadlocks = deadlocks
         self._asked: set[DomainIndex] = set()
         """Where it may have a part."""
         self._begun: set[DomainIndex] = set()
@@ -93,6 +97,7 @@ class Transaction:
         """Where it has read to write."""
         self._reads = ""
         """How the statement reads, if it reads to write."""
+        self._has_snapshot = False
         self._savepoints: list[str] = []
         self._commits = self._doubted = False
         self._decider: DomainIndex | None = None
@@ -109,20 +114,32 @@ class Transaction:
     def takes_locks(self) -> bool:
         return self.isolation is not Isolation.SERIALIZABLE
 
-    def _within(self, domain: DomainIndex, *, undoable: bool = False, reads: str = "") -> InTransaction:
+    def _within(
+        self, domain: DomainIndex, *, undoable: bool = False, reads: str = "", patience: float = 0.0
+    ) -> InTransaction:
         """What goes with a question. Until something was answered it may not have begun there, and begins with the next
         thing that is asked."""
         self._asked.add(domain)
         begins, locks = domain not in self._begun, self.takes_locks
         savepoints = tuple(self._savepoints) if begins else ()
-        return InTransaction(self.id, begins, self._most, savepoints, domain, undoable, locks, reads)
+        return InTransaction(self.id, begins, self._most, savepoints, domain, undoable, locks, reads, patience)
 
     async def _ask(
-        self, act: TransactionAct, domain: DomainIndex, table: TableTarget | None = None, *, undoable: bool = False
+        self,
+        act: TransactionAct,
+        domain: DomainIndex,
+        table: TableTarget | None = None,
+        *,
+        undoable: bool = False,
+        patience: float = 0.0,
     ) -> Written:
         try:
-            written = await self._act(act, self._within(domain, undoable=undoable), table)
+            written = await self._act(act, self._within(domain, undoable=undoable, patience=patience), table)
         except HeadraceError as error:
+            if isinstance(error, OutcomeUnknown) and not isinstance(act, Commit):
+                error = TransactionEnded(
+                    f'transaction "{self.id}" was rolled back: {error.message}', hint="begin another one"
+                )
             raise await self._met(error) from None
         self._begun.add(domain)
         return written
@@ -159,18 +176,45 @@ class Transaction:
         it was done all the same.
 
         :raises Locked: it was in vain; the transaction is open. :raises Conflict: it was in a deadlock, and is over."""
-        asked = asyncio.ensure_future(self._ask(act, domain, table, undoable=undoable))
+        patience = self.lock_wait
+        if patience <= 0:
+            return await self._ask(act, domain, table, undoable=undoable)
+        asked = asyncio.ensure_future(self._ask(act, domain, table, undoable=undoable, patience=patience))
+        is_ring = False
         try:
-            done, _ = await asyncio.wait([asked], timeout=self.lock_wait)
+            if self._deadlocks is None:
+                await asyncio.wait([asked], timeout=patience)
+            else:
+                with self._deadlocks.watched(self.id) as ring:
+                    either: list[asyncio.Future[Any]] = [asked, ring]
+                    await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                    is_ring = ring.done()
+            if not asked.done():
+                await self._stop_waiting(asked, domain)
         except asyncio.CancelledError:
-            stopping = asyncio.ensure_future(self._act(StopWaiting(), self._within(domain), None))
-            await asyncio.wait([stopping, asked])
+            with suppress(HeadraceError):
+                await self._stop_waiting(asked, domain)
             if asked.exception() is not None:
                 raise
             return asked.result()
-        if not done:
+        try:
+            return await asked
+        except HeldByLocks as error:
+            if is_ring:
+                raise await self._met(deadlock(self.id, error.message)) from None
+            raise
+
+    async def _stop_waiting(self, asked: asyncio.Future[Written], domain: DomainIndex) -> None:
+        """Return when what was asked is answered.
+
+        :raises TransactionEnded: its shard is away."""
+        try:
             await self._act(StopWaiting(), self._within(domain), None)
-        return await asked
+        except (HeadraceError, TimeoutError) as error:
+            asked.cancel()
+            ended = TransactionEnded(f'transaction "{self.id}" was rolled back: {error}', hint="begin another one")
+            raise await self._met(ended) from error
+        await asyncio.wait([asked])
 
     # --- statements ---------------------------------------------------------------------------------------------
 
@@ -186,23 +230,32 @@ class Transaction:
     async def take_snapshot(
         self, bases: Sequence[DomainIndex], take: Callable[[Sequence[InTransaction]], Awaitable[None]]
     ) -> None:
-        """Have the reads of REPEATABLE READ be of now, and not of the first one."""
-        if self.isolation is Isolation.REPEATABLE_READ:
-            await take([self._within(domain, reads="snapshot") for domain in bases])
+        """Have plain reads be of now. ``take`` does so in all shards at one moment.
+
+        :raises Conflict, TransactionEnded: it is over. :raises Locked: a shard is away."""
+        if self.takes_locks:
+            try:
+                await take([self._within(domain, reads="snapshot") for domain in bases])
+            except HeadraceError as error:
+                raise await self._met(error) from None
             self._begun.update(bases)
+            self._has_snapshot = True
 
     async def read(
         self,
         bases: Sequence[DomainIndex],
         evaluate: Callable[[Sequence[InTransaction]], Awaitable[tuple[Rows, Clock]]],
+        take: Callable[[Sequence[InTransaction]], Awaitable[None]],
     ) -> tuple[Rows, Clock]:
         """``evaluate`` answers over the shards of these as the transaction sees them, and tells in which of them
-        something was looked up, by their positions. What it has read is all of one moment.
+        something was looked up, by their positions. What it has read is all of one moment. ``take``: as for a snapshot.
 
         :raises Conflict, TransactionEnded: it is over. :raises Locked: others hold it for long."""
         self.statements += 1
-        before, plain = set(self._asked), "snapshot" if self.isolation is Isolation.REPEATABLE_READ else "latest"
-        how = self._reads or plain if self.takes_locks else ""
+        how = self._reads or "snapshot" if self.takes_locks else ""
+        if how == "snapshot" and not (self._has_snapshot and self.isolation is Isolation.REPEATABLE_READ):
+            await self.take_snapshot(bases, take)
+        before = set(self._asked)
         while True:
             try:
                 rows, clock = await evaluate([self._within(domain, reads=how) for domain in bases])
@@ -212,11 +265,9 @@ class Transaction:
             except HeadraceError as error:
                 raise await self._met(error) from None
         came = {bases[int(base.rpartition("@")[2]) if len(bases) > 1 else 0] for base in clock}
-        if how == "snapshot":
-            came = set(bases)
         self._locked |= came if self._reads else set()
         self._begun |= came
-        self._asked = before | came
+        self._asked = before | self._begun
         if len(self._begun) > 1 and not self.takes_locks:
             # Each read holds from when it was made until it is validated: all hold when the first of them is.
             await _all(self._unlocked(Validate(), domain) for domain in sorted(self._begun))
@@ -249,7 +300,8 @@ class Transaction:
             return written
 
         try:
-            return await write_parts(divided, write, apart=False)
+            # In the order of the shards, so that two that want the same do not wait for each other.
+            return await write_parts(divided, write, apart=False, together=not self.takes_locks)
         except HeadraceError:
             if not self.is_over:
                 await self._each(Undo(), done)
@@ -310,7 +362,10 @@ class Transaction:
             case [domain] if self._written or not self.takes_locks:
                 return await asyncio.shield(self._commit_alone(domain))
             case domains if not self._written & self._begun:
-                await self._end_all()  # All that it has read was of one moment.
+                # All that it has read was of one moment; if all that it has locked for that is locked still.
+                if self.takes_locks:
+                    await _all(self._unlocked(Validate(), domain) for domain in domains)
+                await self._end_all()
                 return 0, {}
             case domains:
                 # Whoever has asked may leave: it is decided all the same.

@@ -295,7 +295,10 @@ class InTransaction:
     locks: bool = False
     """Whether what it writes, and what it looks up to write, is held against others, who wait; and not its reads."""
     reads: str = ""
-    """How such a transaction reads: ``snapshot`` or ``latest``; or, as a write does, ``exclusive`` or ``shared``."""
+    """How such a transaction reads: of its ``snapshot``, or what is ``latest``; or, as a write does, ``exclusive`` or
+    ``shared``."""
+    patience: float = 0.0
+    """Seconds that a statement may wait for a lock, whose asker stops it then. 0: not at all."""
 
 
 Within = Once | InTransaction | None

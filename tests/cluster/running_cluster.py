@@ -25,7 +25,8 @@ NO_JAVA = shutil.which("java") is None
 class Running(ToldProcess):
     def __init__(self, data: Path, *arguments: str, fake: bool = False, **environment: str) -> None:
         self.data = data
-        self.url = ""
+        self.url = self.mysql = ""
+        self._speaks_mysql = "--mysql-port" in arguments
         program = [str(ROOT / "tests" / "cluster" / "fake_up.py")] if fake else ["-m", "headrace"]
         port = [] if "--port" in arguments else ["--port", "0"]
         patient = {"HEADRACE_READ_TIMEOUT": "30", **environment}  # an election on a busy machine takes a while
@@ -33,6 +34,8 @@ class Running(ToldProcess):
 
     def serves(self) -> Running:
         self.url = self.read_until(r"answers at (https?://\S+)")[1]
+        if self._speaks_mysql:
+            self.mysql = self.read_until(r"clients are answered at (\S+)")[1]
         self.read_until("stop with Ctrl-C")
         return self
 

@@ -1,4 +1,5 @@
-"""Transactions over shards on several workers: all or none, also where a worker is killed in the middle of commits."""
+"""Transactions over shards on several workers: all or none, also where a worker is killed in the middle of commits; and
+below SERIALIZABLE, with locks, as MySQL's clients have them."""
 
 from __future__ import annotations
 
@@ -6,14 +7,23 @@ import os
 import random
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Thread
+from typing import Any
 
 import pytest
 from running_cluster import DEADLINE, Launch
 
 from headrace import connect
-from headrace.errors import Conflict, ConstraintViolation, HeadraceError, OutcomeUnknown, SnapshotGone
+from headrace.errors import (
+    Conflict,
+    ConstraintViolation,
+    HeadraceError,
+    OutcomeUnknown,
+    SnapshotGone,
+    TransactionEnded,
+)
 
 SCHEMA = """
 CREATE TABLE acc (id INT PRIMARY KEY, n INT NOT NULL);
@@ -177,3 +187,77 @@ def test_money_is_neither_lost_nor_made_while_a_worker_is_killed(launch: Launch)
         for id in range(ACCOUNTS):  # Nothing is held any more.
             db.execute(f"UPDATE acc SET n = n WHERE id = {id}")
     print(f"{moved[0]} moved, {unknown[0]} unknown")
+
+
+CLIENTS = 32
+
+
+def test_clients_of_mysql_do_nothing_again(launch: Launch) -> None:
+    """Over two api processes and two workers: a writer waits, and only a deadlock refuses one."""
+    pymysql = pytest.importorskip("pymysql")
+    running = launch(
+        "--workers", "2", "--controllers", "1", "--shards", "4", "--apis", "2", "--mysql-port", "0"
+    ).serves()
+    host, _, port = running.mysql.rpartition(":")
+    ended: list[int] = []
+
+    def connect_by_mysql() -> Any:
+        return pymysql.connect(host=host, port=int(port), user="root", autocommit=True)
+
+    def done(db: Any, sql: str) -> Any:
+        with db.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+    def add(number: int) -> None:
+        with connect_by_mysql() as db:
+            for _ in range(3):
+                done(db, "BEGIN")
+                done(db, "UPDATE acc SET n = n + 1")
+                done(db, "COMMIT")
+
+    def move(number: int) -> None:
+        ids = (1, 2) if number % 2 else (2, 1)
+        with connect_by_mysql() as db:
+            try:
+                done(db, "BEGIN")
+                for id in ids:
+                    done(db, f"UPDATE acc SET n = n + 1 WHERE id = {id}")
+                done(db, "COMMIT")
+            except pymysql.MySQLError as error:
+                ended.append(error.args[0])
+
+    with connect(running.url, read_your_writes=True) as db, ThreadPoolExecutor(CLIENTS) as pool:
+        db.execute_all(SCHEMA)
+        db.table("acc").insert([{"id": id, "n": 0} for id in range(ACCOUNTS)])
+        list(pool.map(add, range(CLIENTS)))
+        assert db.execute("SELECT n FROM acc").rows == ((3 * CLIENTS,),) * ACCOUNTS
+        list(pool.map(move, range(CLIENTS)))
+        assert set(ended) <= {1213}
+        assert len(ended) < CLIENTS
+        moved = 4 * CLIENTS - len(ended)
+        assert db.execute("SELECT n FROM acc WHERE id IN (1, 2)").rows == ((moved,), (moved,))
+        print(f"{len(ended)} of {CLIENTS} were in a deadlock")
+
+
+def test_locks_end_with_their_worker(launch: Launch) -> None:
+    """Whoever held some is not committed, and whoever waits goes on."""
+    running = launch("--workers", "2", "--controllers", "1", "--shards", "4").serves()
+    with connect(running.url) as db, connect(running.url) as other:
+        db.execute_all(SCHEMA)
+        db.table("acc").insert([{"id": id, "n": 100} for id in range(ACCOUNTS)])
+        holder = db.transaction(isolation="repeatable-read")
+        holder.__enter__()
+        holder.execute("UPDATE acc SET n = 0")
+        assert holder.execute("SELECT SUM(n) FROM acc").rows == ((0,),)
+        os.kill(running.pids()["worker-1"], signal.SIGKILL)
+        with pytest.raises(TransactionEnded):
+            holder.commit()
+        until, left = time.monotonic() + DEADLINE, list(range(ACCOUNTS))
+        while left:
+            assert time.monotonic() < until, "something is locked still"
+            with suppress(HeadraceError):
+                other.execute(f"UPDATE acc SET n = n + 1 WHERE id = {left[0]}")
+                left.pop(0)
+        rows = other.execute("SELECT n FROM acc").rows
+        assert all(n > 100 for (n,) in rows), "nothing of what was locked is done"

@@ -4,7 +4,7 @@ plans, opens and performs, and recovers nothing."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +184,21 @@ class InProcess(ClusterDeployment):
     leading: Leading
     around: AsyncExitStack
 
+    attach: Callable[[str], ReaderClient]
+
+    async def another(self, name: str, incarnation: int) -> ClusterDeployment:
+        """Another api process; the caller closes it."""
+        authority = self.zookeeper.authority()
+        await authority.start()
+        self.around.push_async_callback(authority.close)
+        return await ClusterDeployment.open(
+            authority,
+            greeting("main", Role.API, name, incarnation),
+            lambda directory: self.leader,
+            read_timeout=self.read_timeout,
+            maps=ReaderMaps(self.attach),
+        )
+
     async def close(self) -> None:
         await super().close()
         await self.around.aclose()
@@ -237,6 +252,7 @@ async def open_cluster(
     assert isinstance(deployment, InProcess)
     deployment.zookeeper, deployment.workers, deployment.authorities = zookeeper, workers, authorities
     deployment.leader, deployment.leading, deployment.around = leader, leading, around
+    deployment.attach = attach
     return deployment
 
 

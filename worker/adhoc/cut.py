@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+from domains.engine.evaluation import RowsExceeded
 from domains.engine.transactions.transactions import Transactions
 from domains.errors import HeadraceError, NotFound, SnapshotGone, Unavailable
 from domains.language.types import Delta, TableSchema
@@ -15,10 +16,19 @@ from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, InTransaction
 from domains.plan.snapshots import InSnapshot
 from domains.store.storage import SnapshotTables, Store, StoredRows, TableRows, sampled
-from worker.adhoc.answer import Question, Rows, ShardedRows, answered
+from worker.adhoc.answer import Question, Rows, ShardedRows, answered, part_of
 from worker.adhoc.shard_view import ShardView
 from worker.dataflow.domain_host import DomainHost
-from worker.protocol.messages import NotHere, SampledTable, TableSamples
+from worker.protocol.cuts import (
+    KnownWait,
+    KnownWaits,
+    OfTransactions,
+    ReadSnapshotTaken,
+    TakeLocks,
+    TakeReadSnapshot,
+    WaitsRequest,
+)
+from worker.protocol.messages import Done, NotHere, SampledTable, TableSamples
 from worker.rocks.stored_table import StoreView
 
 FEW_ROWS = 1_000
@@ -76,12 +86,10 @@ def answered_here(
     try:
         asking = [each for each in within if isinstance(each, InTransaction)]
         if asking:
-            # Of a snapshot all shards have to know: they take it between the same two steps.
-            asked = asking if asking[0].reads == "snapshot" else asking[: len(shards)]
-            entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in asked]
+            entered += [(hosted.hosts[each.domain].domain.transactions, each) for each in asking[: len(shards)]]
             done = decided(hosted)
             staged = [transactions.reading(each, done) for transactions, each in entered]
-            tables = ShardedTables(staged[: len(shards)], question.plan.tables)
+            tables = ShardedTables(staged, question.plan.tables)
         rows = [row for part in answered(question, tables, most=FEW_ROWS) for row in part]
         for transactions, each in entered:
             transactions.check_read(each)
@@ -124,14 +132,58 @@ def cut(hosted: DomainHost, bases: Sequence[DomainIndex], shards: Shards, within
     return EvaluationCut(views, _clock(hosted, bases, stores, shards), changes=changes)
 
 
-def begin_snapshot(hosted: DomainHost, within: Sequence[InTransaction]) -> None:
-    for each in within:
-        hosted.hosts[each.domain].domain.transactions.reading(each, decided(hosted))
+def take_snapshot(
+    hosted: DomainHost, within: Sequence[InTransaction], elsewhere: Collection[str] = ()
+) -> tuple[bool, frozenset[str]]:
+    """Have a transaction's plain reads be of now in these shards. Whether they were, in all of them; and what was
+    decided here. ``elsewhere``: what was decided there.
+
+    :raises NotHere."""
+    _stores(hosted, [each.domain for each in within])
+    here = decided(hosted)
+    done = here.union(elsewhere)
+    were = [hosted.hosts[each.domain].domain.transactions.take_snapshot(each, done) for each in within]
+    return all(were), here
+
+
+def asked_of_transactions(hosted: DomainHost, message: OfTransactions) -> ReadSnapshotTaken | KnownWaits | Done:
+    """:raises NotHere. :raises HeldByLocks: others have what a read looks up to write."""
+    match message:
+        case TakeReadSnapshot(within=within, decided=elsewhere):
+            were, here = take_snapshot(hosted, within, elsewhere)
+            return ReadSnapshotTaken(were, tuple(here))
+        case WaitsRequest(domain=domain):
+            _stores(hosted, [domain])
+            asked = hosted.hosts[domain].domain
+            found = asked.transactions.locks.known()
+            return KnownWaits(tuple(KnownWait(id, holder, n, asked.incarnation) for id, n, holder in found))
+        case TakeLocks(within=within, parts=parts):
+            _take_locks(hosted, within, parts)
+            return Done()
+
+
+def _take_locks(hosted: DomainHost, within: InTransaction, parts: Sequence[Question]) -> None:
+    (store,) = _stores(hosted, [within.domain])
+    for schema in (schema for part in parts for schema in part.plan.tables):
+        check_schema(store, schema)
+    transactions = hosted.hosts[within.domain].domain.transactions
+    tables = transactions.reading(within)
+    for part in parts:
+        try:
+            for _ in part_of(part, tables, most=FEW_ROWS):
+                pass
+        except RowsExceeded:
+            for schema in part.plan.tables:
+                tables.staged(schema.name).read_whole()
+    transactions.check_read(within)
 
 
 def decided(hosted: DomainHost) -> frozenset[str]:
     """The transactions that shards which are here have committed, and that others may have yet to commit."""
-    return frozenset().union(*(host.domain.transactions.decided for host in hosted.hosts.values()))
+    known = [host.domain.transactions for host in hosted.hosts.values()]
+    prepared = {id for each in known for id in each.prepared}
+    done = (id for id in prepared if any(each.has_committed(id) for each in known))
+    return frozenset(done).union(*(each.decided for each in known))
 
 
 def statistics_of(hosted: DomainHost, bases: Sequence[DomainIndex], tables: Sequence[TableSchema]) -> Statistics:

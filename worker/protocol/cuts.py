@@ -123,4 +123,53 @@ class CloseCut:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class TakeReadSnapshot:
+    """Have the plain reads of a transaction be of now in these shards. → ``ReadSnapshotTaken``"""
+
+    within: tuple[InTransaction, ...]
+    decided: tuple[str, ...]
+    """Transactions that shards elsewhere have committed: what is prepared of them here counts as done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshotTaken:
+    unchanged: bool
+    """Whether they were already: nothing was committed or prepared since the last one."""
+    decided: tuple[str, ...]
+    """Transactions that these shards have committed, and others perhaps not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLocks:
+    """Take the locks of what parts of a read look up in a shard. → ``Done``; ``HeldByLocks``: others have some"""
+
+    within: InTransaction
+    parts: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsRequest:
+    """Who waits for locks in a base shard. → ``KnownWaits``"""
+
+    domain: DomainIndex
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWait:
+    """One transaction waits for another."""
+
+    id: str
+    holder: str
+    number: int
+    """Of the wait: no other of this incarnation of the shard has it."""
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWaits:
+    waits: tuple[KnownWait, ...]
+
+
+OfTransactions = TakeReadSnapshot | TakeLocks | WaitsRequest
 CutRead = ReadCut | MisreadCut | EvaluatePart | ContinuePart

@@ -23,14 +23,14 @@ from domains.plan.graph import DomainIndex, NodeIndex, is_automatic
 from domains.plan.packets import InTransaction, Operation
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
-from worker.adhoc.cut import samples_of
+from worker.adhoc.cut import asked_of_transactions, samples_of
 from worker.archive.cut_tables import archive_for, parts_asked
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
 from worker.dataflow.inbox import Stopping
 from worker.dataflow.thread import DataflowThread
-from worker.protocol.cuts import CloseCut, ContinuePart, EvaluatePart, EvaluateRequest, MisreadCut, ReadCut
+from worker.protocol.cuts import CloseCut, CutRead, EvaluateRequest, OfTransactions
 from worker.protocol.messages import (
     CloseDomain,
     Done,
@@ -195,8 +195,6 @@ class WorkerServer:
                 return self._watches.show(session, within)
             case EvaluateRequest():
                 return self._cuts.evaluate(connection, message)
-            case ReadCut() | MisreadCut() | EvaluatePart() | ContinuePart():
-                return self._cuts.read(message)
             case CloseCut(number=number):
                 return self._cuts.close(number)
             case ArchiveRequest():
@@ -211,6 +209,10 @@ class WorkerServer:
                 return self._ask(lambda hosted, _: Heard(heard_at_last(hosted, given_up)))
             case ArchivedShardRequest(shard=shard):
                 return self._rebuilds.archived(shard)
+        if isinstance(message, CutRead):
+            return self._cuts.read(message)
+        if isinstance(message, OfTransactions):
+            return self._ask(lambda hosted, _: asked_of_transactions(hosted, message), at_once=True)
         if not isinstance(message, LeaderMessage):
             raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
         if connection.hello.role is not Role.CONTROLLER:

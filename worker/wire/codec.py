@@ -127,10 +127,11 @@ def error_coder(
     a plain ``HeadraceError``: with such an error a process of another version says why it refuses this one.
     """
     names = {kind: details(kind) for kind in known.values()}
+    codes = {kind: code for code, kind in known.items()}
 
     def pack(error: HeadraceError) -> Any:
         kind = next(each for each in type(error).__mro__ if each in names)
-        return (FAULT, kind.code, error.message, error.hint, *(getattr(error, name) for name in names[kind]))
+        return (FAULT, codes[kind], error.message, error.hint, *(getattr(error, name) for name in names[kind]))
 
     def unpack(packed: Any) -> HeadraceError:
         _, code, message, hint, *found = packed

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from domains import errors
 from domains.engine.evaluation import EvaluationPlan
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import HeadraceError
 from domains.language import expressions, types
 from domains.language.functions.json import paths, table
@@ -107,8 +108,9 @@ def _errors() -> Iterator[type[HeadraceError]]:
     yield from (NotHere, StaleEpoch, ConnectionLost, ProtocolError, RemoteFault, WrongDeployment)
 
 
-ERRORS: dict[str, type[HeadraceError]] = {each.code: each for each in _errors()}
-"""The errors by code. An error of another class is sent as its nearest base class in this list."""
+ERRORS: dict[str, type[HeadraceError]] = {each.code: each for each in _errors()} | {"held_by_locks": HeldByLocks}
+"""The errors by what they are called here: their codes, of which two classes have one. An error of another class is
+sent as its nearest base class in this list."""
 
 
 def details_of(kind: type[HeadraceError]) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from controller.cluster.serving.connections import Connections, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
@@ -13,6 +15,7 @@ from controller.cluster.serving.remote_cuts import RemoteCuts
 from controller.cluster.serving.watches import ClusterWatches
 from controller.hosts import Asked, LockWait, PartWatcher, ReaderShard, SchemaChanged, ShardWatch, TableTarget
 from domains.engine.clock import latest
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import HeadraceError, Locked, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics, TableStatistics
@@ -35,6 +38,7 @@ from migrations.flow.plan import State
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import Asking, EvaluationCut
 from worker.adhoc.pool import Budget, EvaluatorPool
+from worker.protocol.cuts import KnownWait, KnownWaits, WaitsRequest
 from worker.protocol.messages import (
     EvictRequest,
     KeptSnapshots,
@@ -265,6 +269,9 @@ class ClusterHosts:
         async def answer(question: Question, cut: EvaluationCut) -> Rows:
             return await self._evaluators.answer(question, cut, budget)
 
+        asking = [each for each in within if isinstance(each, InTransaction) and each.reads in ("exclusive", "shared")]
+        if asking and await self._cuts.lock(bases, question, asking, self._deadline()):
+            within = [replace(each, reads="latest", begins=False) for each in asking]
         rows, clock = await self._cuts.answer(bases, question, answer, self.write_timeout, within)
         self.acknowledged.heard(clock)
         return rows, clock
@@ -296,20 +303,25 @@ class ClusterHosts:
     # --- writes ---------------------------------------------------------------------------------------------
 
     async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
-        request = WriteRequest(domain, operation, table.version)
+        answer: Written = await self._written(WriteRequest(domain, operation, table.version), table, repeatable=False)
+        return answer
+
+    async def _written(self, request: WriteRequest, table: TableTarget, *, repeatable: bool) -> Any:
         wait: LockWait | None = None
         while True:
             try:
-                answer: Written = await self._asking.ask(
-                    domain,
+                answer: Written | Refused = await self._asking.ask(
+                    request.domain,
                     lambda _: request,
                     self._deadline(),
-                    repeatable=False,
+                    repeatable=repeatable,
                     outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
                 )
                 self.acknowledged.note(answer)
                 return answer
             except Locked as error:
+                if request.within is None and isinstance(error, HeldByLocks):
+                    raise  # It stands in line.
                 self.on_locked()
                 wait = wait or LockWait()
                 await wait.again(error)
@@ -321,7 +333,7 @@ class ClusterHosts:
             answer: Written = await self._asking.ask(
                 within.domain,
                 lambda _: request,
-                self._deadline(),
+                self._deadline() + within.patience,
                 repeatable=is_repeatable(act),
                 outdated=lambda: next(filter(None, map(self._altered, schemas)), None),
             )
@@ -332,8 +344,14 @@ class ClusterHosts:
         self.acknowledged.note(answer)
         return answer
 
-    async def take_snapshot(self, within: Sequence[InTransaction]) -> None:
-        raise AssertionError("all transactions of a cluster are serializable")
+    async def take_snapshot(self, within: Sequence[InTransaction]) -> bool:
+        return await self._cuts.take_snapshot(within, self.write_timeout)
+
+    async def waits(self, domain: DomainIndex) -> tuple[KnownWait, ...]:
+        """Who waits for locks in a base shard."""
+        request = WaitsRequest(domain)
+        answer: KnownWaits = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
+        return answer.waits
 
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         request = TransactionsRequest(domain)
@@ -351,19 +369,12 @@ class ClusterHosts:
         """Sent again to the domain's present host if need be, since its number lets it be done only once."""
         request = WriteRequest(domain, operation, table.version, once)
         try:
-            answer: Written | Refused = await self._asking.ask(
-                domain,
-                lambda _: request,
-                self._deadline(),
-                repeatable=True,
-                outdated=lambda: next(filter(None, map(self._altered, table.schemas)), None),
-            )
+            answer: Written | Refused = await self._written(request, table, repeatable=True)
         except TimeoutError as error:
             raise OutcomeUnknown(
                 f'number {once.number} of stream "{once.stream}" was not answered in time',
                 hint="send it again: it is not done twice",
             ) from error
-        self.acknowledged.note(answer)
         return answer
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:

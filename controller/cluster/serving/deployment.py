@@ -32,6 +32,7 @@ from controller.lookups.view_lookup import ViewLookup
 from controller.serving import BUDGET, Serving
 from controller.statements.eager_choice import chosen_text
 from controller.statements.shapes import AdHocMode
+from controller.transactions.deadlocks import Deadlocks
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
 from domains.plan.packets import Insert
 from domains.plan.sharding import base_shards
@@ -100,7 +101,7 @@ class ClusterDeployment(Serving):
         budget: Budget = BUDGET,
     ) -> None:
         super().__init__(hosts, read_timeout, ad_hoc, budget)
-        self.sessions.has_locks = False
+        self.sessions.deadlocks = Deadlocks(hosts.waits, self._bases, self.in_doubt.look)
         self.directory = directory
         self._connections = connections
         self._hosts = hosts

@@ -19,7 +19,7 @@ from typing import Any
 from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.cluster.state import Assignment
-from domains.errors import HeadraceError, NotServed, OutcomeUnknown, Unavailable
+from domains.errors import HeadraceError, Locked, NotServed, OutcomeUnknown, Unavailable
 from domains.plan.graph import DomainIndex
 from worker.protocol.messages import ConnectionLost, NotHere
 from worker.protocol.operations import LinkRequest
@@ -87,8 +87,8 @@ class DomainRouter:
                     raise _unknown(error.message) from error
                 failure = error
             except Unavailable as error:
-                if not repeatable:
-                    raise
+                if not repeatable or isinstance(error, Locked):
+                    raise  # Who wants a lock has a patience of its own.
                 failure = error
             coming = self._is_coming(failure)
             if owner is None or not (coming and await self._is_linked(domain, owner, place, deadline)):

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from controller.cluster.serving.connections import Connections
@@ -42,6 +43,9 @@ from worker.protocol.cuts import (
     MisreadCut,
     PartRows,
     ReadCut,
+    ReadSnapshotTaken,
+    TakeLocks,
+    TakeReadSnapshot,
 )
 from worker.protocol.messages import ConnectionLost, NotHere
 from worker.rocks.iterating import FoundEntries, KeyRange
@@ -54,6 +58,11 @@ READ_SECONDS = 10.0
 PART_SECONDS = 3600.0
 """Seconds for what a part of a question comes to. The statement has a time of its own, and a worker that hangs is
 noticed."""
+
+ROUNDS_MAX = 8
+"""Rounds in which a moment is looked for at which nothing was committed."""
+
+AWAY = "a worker is away or being replaced; try again, GET /v1/status shows how far it is"
 
 Evaluate = Callable[[Question, EvaluationCut], Awaitable[Rows]]
 """Answers a question over a cut, and closes that."""
@@ -197,7 +206,7 @@ class RemoteCuts:
             if away is not None and loop.time() + pause >= away + patience:
                 raise NotServed(
                     f"the tables are not served now: {failure}",
-                    hint="a worker is away or being replaced; try again, GET /v1/status shows how far it is",
+                    hint=AWAY,
                 ) from failure
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -214,12 +223,7 @@ class RemoteCuts:
         self, bases: Sequence[DomainIndex], question: Question, deadline: float, within: Asking
     ) -> Evaluated | _Taken:
         shards = shards_of(question.plan.tables, len(bases))
-        by_owner: dict[WorkerDescriptor, list[int]] = {}
-        for number, _ in enumerate(shards):
-            owner = self._directory.owner(bases[number])
-            if owner is None:
-                raise NotServed(f"no worker has domain {bases[number]} now")
-            by_owner.setdefault(owner, []).append(number)
+        by_owner = self._by_owner(bases[: len(shards)])
         alone = question if len(by_owner) == 1 else None
         asked = [
             asyncio.create_task(self._ask(owner, bases, numbers, shards, alone, deadline, within))
@@ -256,6 +260,74 @@ class RemoteCuts:
         division = divided(question)
         return _Taken(division.rest, EvaluationCut(shown, clock, division.parts), remotes)
 
+    # --- of transactions that take locks ----------------------------------------------------------------------------
+
+    async def take_snapshot(self, within: Sequence[InTransaction], patience: float) -> bool:
+        """See :class:`controller.hosts.Hosts`: *no shard has changed between two rounds, so all stood as they stand now
+        when the first of them began.* What one shard has decided by then, the others count as done."""
+        loop = asyncio.get_running_loop()
+        deadline, decided = loop.time() + patience, frozenset[str]()
+        for _ in range(ROUNDS_MAX):
+            told = await self._each(within, decided, deadline)
+            found = frozenset(id for each in told for id in each.decided)
+            if len(told) == 1 or (all(each.unchanged for each in told) and found <= decided):
+                return True
+            decided = found
+        return False
+
+    async def _each(
+        self, within: Sequence[InTransaction], decided: frozenset[str], deadline: float
+    ) -> list[ReadSnapshotTaken]:
+        """One message to each worker; where a shard is away, until it is there."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                by_owner = self._by_owner([each.domain for each in within])
+                asked = [
+                    self._router.once(
+                        within[numbers[0]].domain,
+                        self._directory.assignment(within[numbers[0]].domain),
+                        owner,
+                        partial(_taking, tuple(within[number] for number in numbers), decided),
+                        deadline,
+                    )
+                    for owner, numbers in by_owner.items()
+                ]
+                return list(await asyncio.gather(*asked))
+            except (NotHere, ConnectionLost, NotServed) as error:
+                if asyncio.get_running_loop().time() + pause >= deadline:
+                    raise NotServed(f"the tables are not served now: {error.message}", hint=AWAY) from error
+            await self._directory.catch_up()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _by_owner(self, domains: Sequence[DomainIndex]) -> dict[WorkerDescriptor, list[int]]:
+        """The places of the domains that each worker has. Raises NotServed."""
+        found: dict[WorkerDescriptor, list[int]] = {}
+        for number, domain in enumerate(domains):
+            owner = self._directory.owner(domain)
+            if owner is None:
+                raise NotServed(f"no worker has domain {domain} now")
+            found.setdefault(owner, []).append(number)
+        return found
+
+    async def lock(
+        self, bases: Sequence[DomainIndex], question: Question, within: Sequence[InTransaction], deadline: float
+    ) -> bool:
+        """Take the locks of all that a read looks up in shards of several workers, one after the other, so that two
+        that want the same do not wait for each other. False: they are of one worker, which takes them as it answers.
+
+        :raises HeldByLocks: others have some."""
+        shards = shards_of(question.plan.tables, len(bases))
+        if len(self._by_owner(bases[: len(shards)])) < 2:
+            return False
+        parts = divided(question).parts.values()
+        for base, tables, asking in zip(bases, shards, within, strict=False):
+            names = {schema.name for schema in tables}
+            own = tuple(part for part in parts if part.plan.tables[0].name in names)
+            await self._router.ask(base, partial(_locking, asking, own), deadline, repeatable=True)
+        return True
+
     async def _ask(
         self,
         owner: WorkerDescriptor,
@@ -290,6 +362,14 @@ class RemoteCuts:
         self._left.discard(task)
         if not task.cancelled() and task.exception() is None and isinstance(taken := task.result(), RemoteCut):
             taken.close()
+
+
+def _taking(within: tuple[InTransaction, ...], decided: frozenset[str], _: float) -> TakeReadSnapshot:
+    return TakeReadSnapshot(within, tuple(decided))
+
+
+def _locking(within: InTransaction, parts: tuple[Question, ...], _: float) -> TakeLocks:
+    return TakeLocks(within, parts)
 
 
 @dataclass(frozen=True, slots=True)

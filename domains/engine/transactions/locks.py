@@ -32,9 +32,11 @@ class Met:
 
 
 class HeldByLocks(Locked):
-    """Transactions hold it that take their time: whoever wants it stands in line."""
+    """Transactions hold it that take their time: whoever wants it stands in line, in this domain."""
 
-    domain: DomainIndex = FIRST_DOMAIN
+    def __init__(self, message: str, *, hint: str | None = None, domain: DomainIndex = FIRST_DOMAIN) -> None:
+        super().__init__(message, hint=hint)
+        self.domain = domain
 
 
 class Waits(Exception):
@@ -67,6 +69,12 @@ class Locks:
         """Of all shards that are known here: whoever hosts several sets it."""
         self._line: list[RequestId] = []
         """Who is to be looked at, since something was let go."""
+
+    def known(self) -> Iterator[tuple[str, RequestId, str]]:
+        """Who waits here, the number of the wait, which is of no other one, and for whom."""
+        for request, each in self.waiting.items():
+            if each.refused is None:
+                yield from ((each.id, request, holder) for holder in each.met.holders)
 
     def waited_for(self, id: str) -> frozenset[str]:
         """For whom a transaction waits in this domain."""
@@ -189,13 +197,19 @@ class Locks:
 
 def deadlock(id: str, met: str) -> Conflict:
     return Conflict(
-        f'transaction "{id}" was rolled back: in a deadlock, it waited for {met}, and those who hold that for it',
+        f'transaction "{id}" was rolled back: in a deadlock, it waited for others, and these for it: {met}',
         hint="begin it again",
     )
 
 
-def held(met: Met) -> HeldByLocks:
+def held(met: Met, domain: DomainIndex = FIRST_DOMAIN) -> HeldByLocks:
     return HeldByLocks(
         f'transaction "{min(met.holders)}" holds {met.said}',
         hint="the lock was not free in time: try again when that transaction is over",
+        domain=domain,
     )
+
+
+def in_line(met: Met, within: InTransaction) -> Exception:
+    """It waits, or it is refused at once."""
+    return Waits(met) if within.patience > 0 else held(met, within.domain)

@@ -31,8 +31,11 @@ class StagedThen:
 class Snapshot:
     """The tables at one moment: the stored rows, and back from them what others have changed since."""
 
-    def __init__(self, most: int) -> None:
-        """``most``: bytes that it may take; 0: as many as there are."""
+    def __init__(self, most: int, order: int) -> None:
+        """``most``: bytes that it may take; 0: as many as there are. ``order``: of what was prepared last."""
+        self.order = order
+        self.is_of_now = True
+        """Nobody has committed anything since."""
         self._most = most
         self._bytes = 0
         self._back: dict[str, Entry] = {}
@@ -40,6 +43,7 @@ class Snapshot:
 
     def changed(self, tables: Mapping[str, Sequence[Delta]]) -> None:
         """Others have committed this."""
+        self.is_of_now = self.is_of_now and not tables
         for name, deltas in tables.items():
             back = self._back.setdefault(name, {})
             for row, weight in deltas:
@@ -49,6 +53,7 @@ class Snapshot:
             self._back.clear()
 
     def altered(self, name: str) -> None:
+        self.is_of_now = False
         self._altered.add(name)
         self._back.pop(name, None)
 
@@ -228,9 +233,9 @@ class ShownTables(StagedTables):
         return table
 
 
-def begun_snapshot(most: int, prepared: Mapping[str, OpenTransaction], decided: Container[str]) -> Snapshot:
+def begun_snapshot(order: int, most: int, prepared: Mapping[str, OpenTransaction], decided: Container[str]) -> Snapshot:
     """Of now. What is prepared here and was committed by its decider is in it: it is going to be done here."""
-    snapshot = Snapshot(most)
+    snapshot = Snapshot(most, order)
     for id, other in prepared.items():
         if id in decided:
             undone = {
@@ -238,4 +243,5 @@ def begun_snapshot(most: int, prepared: Mapping[str, OpenTransaction], decided: 
                 for name, deltas in other.tables.staged_deltas().items()
             }
             snapshot.changed(undone)
+    snapshot.is_of_now = True
     return snapshot

@@ -6,12 +6,13 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from domains.engine.transactions.locks import Locks, Waits, deadlock, held
+from domains.engine.transactions.locks import Locks, Waits, deadlock, held, in_line
 from domains.engine.transactions.look_ups import LOOK_UP_BYTES, TableLookUps
 from domains.engine.transactions.open_transaction import (
     OpenTransaction,
     ReservedRows,
     ShownTables,
+    Snapshot,
     StagedThen,
     StatementTables,
     begun_snapshot,
@@ -168,7 +169,7 @@ class Transactions:
                 if own.before is not None:
                     own.go_back(own.before)
             case AwaitLocks():
-                self._await(own)
+                self._await(own, within)
             case Validate():
                 self._check_locks(own, waits=True)
             case Prepare():
@@ -212,7 +213,7 @@ class Transactions:
     def _stage(self, own: OpenTransaction, operation: Operation, within: InTransaction) -> Changes:
         own.before = own.staged_now("") if within.undoable else None
         if own.locks:
-            done = self._locked(own, operation)
+            done = self._locked(own, operation, within)
         else:
             done = self._changed_by(own.tables, operation)
         own.bytes += own.tables.stage(done.tables)
@@ -222,7 +223,7 @@ class Transactions:
 
     # --- locks ----------------------------------------------------------------------------------------------------
 
-    def _locked(self, own: OpenTransaction, operation: Operation) -> Changes:
+    def _locked(self, own: OpenTransaction, operation: Operation, within: InTransaction) -> Changes:
         """What it comes to, once it has its locks. Why it is refused it has looked up, too."""
         tables, done, error = StatementTables(own, self._written), NOTHING, None
         try:
@@ -232,7 +233,7 @@ class Transactions:
         changed = {table.schema.name: deltas for table, deltas in done.tables.items()}
         met = self.locks.met(own, tables.look_ups, changed) or self.locks.behind(own, tables.look_ups, changed)
         if met is not None:
-            raise Waits(met)
+            raise in_line(met, within)
         self._lock(own, tables)
         if error is not None:
             raise error
@@ -246,7 +247,7 @@ class Transactions:
                 self._look_ups[name] = TableLookUps(self._written.known(name).schema)
             self._look_ups[name].take(looked_up, own.id)
 
-    def _await(self, own: OpenTransaction) -> None:
+    def _await(self, own: OpenTransaction, within: InTransaction) -> None:
         """Take the locks that a read has wanted in vain: as of now, so that it is not overtaken before it is done
         again."""
         wanted, own.reading = own.reading, None
@@ -257,7 +258,7 @@ class Transactions:
         met = self.locks.met(own, tables.look_ups, found) or self.locks.behind(own, tables.look_ups, found)
         if met is not None:
             own.reading = wanted
-            raise Waits(met)
+            raise in_line(met, within)
         self._lock(own, tables)
         own.reserve(tables)
 
@@ -272,13 +273,22 @@ class Transactions:
         if within.reads in ("exclusive", "shared"):
             own.reading = StatementTables(own, self._written, reserves=within.reads == "exclusive")
             return own.reading
-        own.reading = None
-        snapshot = own.snapshot
-        if snapshot is None:
-            snapshot = begun_snapshot(within.most, self.prepared, decided)
-            if within.reads == "snapshot":
-                own.snapshot = snapshot
-        return ShownTables(own, self._written, snapshot)
+        own.reading, snapshot = None, own.snapshot if within.reads == "snapshot" else None
+        return ShownTables(own, self._written, snapshot or self._snapshot(within, decided))
+
+    def _snapshot(self, within: InTransaction, decided: Container[str]) -> Snapshot:
+        return begun_snapshot(self.order, within.most, self.prepared, decided)
+
+    def take_snapshot(self, within: InTransaction, decided: Container[str]) -> bool:
+        """Have plain reads be of now. Whether they were: nothing has been committed or prepared since.
+
+        :raises Conflict, TransactionEnded."""
+        own = self.entered(within)
+        before, own.snapshot = own.snapshot, self._snapshot(within, decided)
+        return before is not None and before.is_of_now and before.order == self.order
+
+    def has_committed(self, id: str) -> bool:
+        return id in self.decided or isinstance(self._ended.get(id), Written)
 
     def check_read(self, within: InTransaction) -> None:
         """It has read something.
@@ -290,9 +300,7 @@ class Transactions:
             found = tables.found()
             met = self.locks.met(own, tables.look_ups, found) or self.locks.behind(own, tables.look_ups, found)
             if met is not None:
-                error = held(met)
-                error.domain = within.domain
-                raise error
+                raise held(met, within.domain)
             self._lock(own, tables)
             own.reserve(tables)
             own.reading = None

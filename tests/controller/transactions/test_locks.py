@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -13,9 +13,13 @@ import pytest
 
 from controller.access.session import OPEN, Caller
 from controller.embedded.local import LocalDeployment
+from controller.serving import Serving
 from controller.transactions.limits import Isolation
+from domains.engine.domain import Domain
 from domains.errors import Conflict, ConstraintViolation, Locked, TransactionEnded, Unsupported
 from tests.controller.transactions.interleaved import Drawn, Run, answer, judge, opened
+from tests.kit.cluster_deployment import open_cluster
+from worker.dataflow.domain_host import DomainHost
 
 TABLES = """
 CREATE TABLE c (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
@@ -34,7 +38,7 @@ CLIENTS = 32
 class Connection:
     """As a connection of MySQL has it."""
 
-    deployment: LocalDeployment
+    deployment: Serving
     caller: Caller
 
     async def __call__(self, sql: str) -> list[tuple[Any, ...]]:
@@ -47,14 +51,25 @@ class Connection:
 
 @dataclass
 class Server:
-    deployment: LocalDeployment
+    deployments: Sequence[Serving]
+    """Connections are made to them by turns."""
+    hosted: Sequence[DomainHost]
     opened: int = 0
+
+    @property
+    def deployment(self) -> Serving:
+        return self.deployments[0]
 
     def connect(self, isolation: Isolation = Isolation.REPEATABLE_READ, wait: float = 20.0) -> Connection:
         self.opened += 1
-        session = self.deployment.sessions.connected(self.opened, "")
+        deployment = self.deployments[self.opened % len(self.deployments)]
+        session = deployment.sessions.connected(self.opened, "")
         session.isolation, session.lock_wait = isolation, wait
-        return Connection(self.deployment, replace(OPEN, session=session))
+        return Connection(deployment, replace(OPEN, session=session))
+
+    def disconnect(self, db: Connection) -> None:
+        assert db.caller.session is not None
+        db.deployment.sessions.disconnected(db.caller.session.number)
 
     async def plain(self, sql: str) -> list[tuple[Any, ...]]:
         results, _ = await self.deployment.execute(sql)
@@ -62,12 +77,13 @@ class Server:
 
     def waiting(self) -> int:
         """Statements that wait for locks."""
-        hosts = self.deployment.dataflow.hosted.hosts.values()
-        return sum(len(each.domain.transactions.locks.waiting) for each in hosts)
+        return sum(len(each.transactions.locks.waiting) for each in self._domains())
+
+    def _domains(self) -> list[Domain]:
+        return [each.domain for hosted in self.hosted for each in list(hosted.hosts.values())]
 
     def held(self) -> int:
-        hosts = self.deployment.dataflow.hosted.hosts.values()
-        return sum(len(each.domain.transactions.open) for each in hosts)
+        return sum(len(each.transactions.open) for each in self._domains())
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -75,16 +91,24 @@ class Server:
                 await asyncio.sleep(0.001)
 
 
-@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+@pytest.fixture(params=[1, 3, 0], ids=["one shard", "three shards", "two workers"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
-    deployment = await LocalDeployment.open(tmp_path, memory_limit=256_000_000, shards=request.param)
-    await deployment.execute(TABLES)
-    server = Server(deployment)
+    """Without a number of shards: two api processes before two workers with three shards."""
+    if request.param:
+        local = await LocalDeployment.open(tmp_path, memory_limit=256_000_000, shards=request.param)
+        server = Server([local], [local.dataflow.hosted])
+    else:
+        cluster = await open_cluster(tmp_path)
+        beside = await cluster.another("beside", 2)
+        cluster.sessions.process, beside.sessions.process = 1, 2
+        server = Server([cluster, beside], [each.dataflow.hosted for each in cluster.workers])
     try:
+        await server.deployment.execute(TABLES)
         yield server
         await server.until(lambda: not server.held() and not server.waiting())
     finally:
-        await deployment.close()
+        for each in reversed(server.deployments):
+            await each.close()
 
 
 LEVELS = pytest.mark.parametrize("level", [Isolation.REPEATABLE_READ, Isolation.READ_COMMITTED])
@@ -295,10 +319,10 @@ async def test_who_goes_lets_all_go(server: Server) -> None:
     await server.until(lambda: server.waiting() == 1)
     last = third.begin("UPDATE c SET n = n + 100 WHERE id = 1")
     await server.until(lambda: server.waiting() == 2)
-    server.deployment.sessions.disconnected(2)
+    server.disconnect(other)
     with pytest.raises(TransactionEnded):
         await waiting
-    server.deployment.sessions.disconnected(1)
+    server.disconnect(one)
     await last
     assert await server.plain("SELECT n FROM c WHERE id = 1") == [(100,)]
 
