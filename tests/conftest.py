@@ -27,11 +27,13 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules that are loaded and tests that are collected leave few cycles; the search took an eighth of the time."""
+    """Modules that are loaded and tests that are collected leave few cycles; the search took an eighth of the time.
+    They all stay: no later search, of which each took 0.6 s then, looks at them again."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 

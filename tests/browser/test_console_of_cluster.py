@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Picture, check_accessible, watched
-from tests.told_process import ToldProcess
+from tests.told_process import ROOT, ToldProcess
 
 pytestmark = [
     pytest.mark.cluster,
@@ -33,7 +33,16 @@ AGAIN = 60_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
-    command = ["-m", "headrace", "up", "--workers", "2", "--port", "0", "--data", str(folder / "data")]
+    command = [
+        f"{ROOT}/tests/cluster/forked_up.py",
+        "up",
+        "--workers",
+        "2",
+        "--port",
+        "0",
+        "--data",
+        str(folder / "data"),
+    ]
     kept = ["--archive", str(folder / "archive"), "--archive-interval", "3600", "--backups", str(folder)]
     command += ["--controllers", "1"]
     process = ToldProcess([*command, *kept], {"NO_COLOR": "1"})

@@ -14,14 +14,20 @@ from zookeeper.server import Ensemble
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Starts ``headrace up`` with the parts as they are."""
-    yield from launching(tmp_path, fake=False)
+    """Starts ``headrace up`` with parts that are forks of it."""
+    yield from launching(tmp_path)
+
+
+@pytest.fixture
+def launch_real(tmp_path: Path) -> Iterator[Launch]:
+    """Starts it as a user does: for a test of how the parts are started, and of what a stranger sees of them."""
+    yield from launching(tmp_path, "real")
 
 
 @pytest.fixture
 def launch_fake(tmp_path: Path) -> Iterator[Launch]:
     """Starts it with parts that only register and answer: for tests of the supervisor."""
-    yield from launching(tmp_path, fake=True)
+    yield from launching(tmp_path, "fake")
 
 
 @pytest.fixture(scope="module")

@@ -17,17 +17,16 @@ import pytest
 from tests.told_process import SECONDS, ToldProcess
 from zookeeper.secret import Secret, secret_of
 
-ROOT = Path(__file__).parents[2]
 DEADLINE = SECONDS
 NO_JAVA = shutil.which("java") is None
 
 
 class Running(ToldProcess):
-    def __init__(self, data: Path, *arguments: str, fake: bool = False, **environment: str) -> None:
+    def __init__(self, data: Path, *arguments: str, parts: str = "forked", **environment: str) -> None:
         self.data = data
         self.url = self.mysql = ""
         self._speaks_mysql = "--mysql-port" in arguments
-        program = [str(ROOT / "tests" / "cluster" / "fake_up.py")] if fake else ["-m", "headrace"]
+        program = ["-m", "headrace"] if parts == "real" else [str(Path(__file__).with_name(f"{parts}_up.py"))]
         port = [] if "--port" in arguments else ["--port", "0"]
         patient = {"HEADRACE_READ_TIMEOUT": "30", **environment}  # an election on a busy machine takes a while
         super().__init__([*program, "up", "--data", str(data), *port, *arguments], patient, data.parent)
@@ -68,13 +67,14 @@ class Running(ToldProcess):
 Launch = Callable[..., Running]
 
 
-def launching(directory: Path, *, fake: bool) -> Iterator[Launch]:
+def launching(directory: Path, parts: str = "forked") -> Iterator[Launch]:
+    """``parts``: "real", as a user has them; "forked" of the supervisor, which has loaded the code; or "fake"."""
     if NO_JAVA:
         pytest.skip("there is no java on PATH")
     started: list[Running] = []
 
     def start(*arguments: str, data: str = "data", **environment: str) -> Running:
-        started.append(Running(directory / data, *arguments, fake=fake, **environment))
+        started.append(Running(directory / data, *arguments, parts=parts, **environment))
         return started[-1]
 
     yield start

@@ -35,7 +35,7 @@ SEED = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    for launch in launching(tmp_path_factory.mktemp("bad-days"), fake=False):
+    for launch in launching(tmp_path_factory.mktemp("bad-days")):
         running = launch("--workers", "2", "--controllers", "2", "--shards", "2").serves()
         with connect(running.url) as db:
             db.execute(SCHEMA)

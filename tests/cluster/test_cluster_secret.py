@@ -42,7 +42,7 @@ SETTLE_SECONDS = 3.0
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     from running_cluster import launching
 
-    for launch in launching(tmp_path_factory.mktemp("secret"), fake=False):
+    for launch in launching(tmp_path_factory.mktemp("secret"), "real"):
         cluster = launch(*SIZE).serves()
         with connect(cluster.url) as db:
             db.execute("CREATE TABLE votes (id INT PRIMARY KEY, story INT)")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +16,7 @@ from running_cluster import Running, until
 from headrace import connect
 from headrace.errors import Unavailable
 from tests.migrations.spark.conftest import SMALL
+from tests.told_process import headrace
 
 Launch = Callable[..., Running]
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.long]
@@ -70,14 +68,12 @@ def voting(url: str) -> Iterator[list[int]]:
 
 def verify(url: str) -> dict[str, Any]:
     environment = {
-        **os.environ,
         "HEADRACE_SPARK_MASTER": SMALL.master,
         "HEADRACE_SPARK_CONF": json.dumps([f"{name}={value}" for name, value in SMALL.conf]),
     }
-    command = [sys.executable, "-m", "headrace", "verify", "--json", "--url", url]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return {view["view"]: view for view in json.loads(done.stdout)["views"]}
+    code, out, err = headrace("verify", "--json", "--url", url, **environment)
+    assert code == 0, (out, err)
+    return {view["view"]: view for view in json.loads(out)["views"]}
 
 
 def test_a_cluster_that_takes_writes_is_equal(launch: Launch, tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def settled(db: Connection, workers: int = 3) -> bool:
     return not shown["cluster"]["unplaced"] and len(busy) == workers
 
 
-def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
-    running = launch("--workers", "3", "--shards", "6").serves()
+def test_up_write_read_lose_drain_stop_and_start_again(launch_real: Launch) -> None:
+    running = launch_real("--workers", "3", "--shards", "6").serves()
     with connect(running.url, read_your_writes=True) as db:
         fill(db)
         assert votes(db) == [1] * STORIES
@@ -129,11 +129,11 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
     code, _, err = running.stop()
     assert (code, err) == (0, "")
 
-    code, _, err = launch("--workers", "2", "--shards", "8").finish()
+    code, _, err = launch_real("--workers", "2", "--shards", "8").finish()
     assert code == 1
     assert 'error: deployment "main" has 6 shards since its first start, not 8' in err
     assert "hint: give no number of shards" in err
-    again = launch("--workers", "2").serves()
+    again = launch_real("--workers", "2").serves()
     with connect(again.url) as db:
         assert votes(db) == [count + 1 for count in counted]
         assert by_author(db) == [(0, 8), (1, 8), (2, 8)]
@@ -145,7 +145,7 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One for the tests that leave it as it was."""
-    for launch in launching(tmp_path_factory.mktemp("small"), fake=False):
+    for launch in launching(tmp_path_factory.mktemp("small")):
         running = launch("--workers", "1", "--controllers", "1", "--shards", "2").serves()
         with connect(running.url) as db:
             fill(db)

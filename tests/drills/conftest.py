@@ -3,38 +3,22 @@ stretches that percentiles are made of, and with patience."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from loadgen.drills import cluster, faults, running, stage
-
-ROOT = Path(__file__).parents[2]
+from tests.told_process import ToldProcess
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """Its URL."""
-    command = [sys.executable, "-m", "headrace", "serve", "--data", str(tmp_path / "data"), "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--shards", "4"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "PYTHONUNBUFFERED": "1"},
-        cwd=tmp_path,
-    )
-    assert process.stdout is not None
-    found = re.search(r"answers at (http://\S+)", process.stdout.readline())
-    assert found, "the server did not start"
-    yield found[1]
+    command = ["-m", "headrace", "serve", "--data", str(tmp_path / "data"), "--port", "0", "--shards", "4"]
+    process = ToldProcess(command, {}, tmp_path)
+    yield process.read_until(r"answers at (http://\S+)")[1]
     process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 @pytest.fixture

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +11,9 @@ from urllib.parse import urlparse
 
 import pytest
 from headrace_client.connection import Connection
-from serving_process import ROOT, Launch
+from serving_process import Launch
+
+from tests.told_process import ToldProcess
 
 ROWS = 8_000
 CHUNK = 100
@@ -30,34 +28,25 @@ CREATE VIEW Sums AS SELECT n, COUNT(*) AS c, SUM(id) AS s FROM bag WHERE n = ? G
 """
 
 
-class Loader:
+class Loader(ToldProcess):
     """``last``: the chunk before whose successor it waits to be killed, however late that is."""
 
     def __init__(self, table: str, file: Path, rejects: Path, url: str, last: int = ROWS // CHUNK) -> None:
         options = ["--chunk-rows", str(CHUNK), "--rejects", str(rejects), "--url", url]
-        self.popen = subprocess.Popen(
-            [sys.executable, str(WAITING), "load", table, str(file), *options],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "LAST_CHUNK": str(last)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        super().__init__([str(WAITING), "load", table, str(file), *options], {"LAST_CHUNK": str(last)})
 
-    def kill(self) -> None:
-        self.popen.send_signal(signal.SIGKILL)
-        self.popen.communicate()
-
-    def finish(self) -> str:
-        output, _ = self.popen.communicate(timeout=DEADLINE)
-        assert self.popen.returncode == 0, output
-        return output
+    def result(self) -> str:
+        """All that it has said, once it has ended well."""
+        code, output, errors = self.finish(DEADLINE)
+        self.kill()
+        assert code == 0, errors
+        return output + errors
 
 
 def eventually(holds: Callable[[], bool], loader: Loader) -> None:
     deadline = time.monotonic() + DEADLINE
     while not holds():
-        assert loader.popen.poll() is None, loader.popen.communicate()
+        assert loader.popen.poll() is None, loader.finish()
         assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.01)
 
@@ -88,7 +77,7 @@ def test_the_loader_and_the_server_are_killed(launch_local: Launch, tmp_path: Pa
         eventually(lambda: chunks() >= seen + 5, loader)
         server.kill()
         launch_local("--shards", "2", "--port", port)
-        output = loader.finish()
+        output = loader.result()
         assert chunks() == ROWS // CHUNK
         good = [(id, n) for id, n in rows if n != "x"]
         assert list(db.execute(f"SELECT COUNT(*), SUM(id), SUM(n) FROM {table}")) == [

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 import httpx
@@ -23,23 +18,11 @@ from test_http_target import closed_port
 from typer.testing import CliRunner
 
 from headrace.cli import app
+from tests.told_process import ToldProcess, headrace
 
-HEADRACE = (sys.executable, "-m", "headrace")
 DATA = ("--data-scale", "0.002", "--in-flight", "8")
 WITHIN = 120
 """Seconds that a command of a test may take on a machine with other work."""
-
-
-def headrace(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*HEADRACE, *arguments], capture_output=True, text=True, timeout=WITHIN, check=False, env=environment()
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
 
 
 @pytest.fixture
@@ -68,32 +51,14 @@ class Primed:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[str]:
-    port = closed_port()
-    url = f"http://127.0.0.1:{port}"
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*HEADRACE, "serve", "--data", str(directory / "data"), "--port", str(port)],
-            stdout=log,
-            stderr=log,
-            env=environment(),
-        )
-        try:
-            deadline = time.monotonic() + WITHIN
-            while not is_up(url):
-                assert process.poll() is None, (directory / "log").read_text()
-                assert time.monotonic() < deadline, (directory / "log").read_text()
-                time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
-            process.wait(WITHIN)
-
-
-def is_up(url: str) -> bool:
+    command = ["-m", "headrace", "serve", "--data", str(directory / "data"), "--port", "0"]
+    process = ToldProcess(command, {}, forked=False)  # The generator names it by its command.
     try:
-        return httpx.get(f"{url}/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
+        yield process.read_until(r"answers at (http://\S+)", WITHIN)[1]
+    finally:
+        process.popen.terminate()
+        process.finish(WITHIN)
+        process.kill()
 
 
 ENOUGH = 600
@@ -109,24 +74,24 @@ def asked(url: str) -> float:
 
 def run(url: str, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
     """A short run's result. What a busy machine made of it is not this test's business, but that it is whole."""
-    done = subprocess.run(
-        [*HEADRACE, "loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode in (code, 1), done.stdout + done.stderr
-    assert "written: " in done.stdout, done.stdout + done.stderr
+    ended, told, err = headrace("loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more)
+    assert ended in (code, 1), told + err
+    assert "written: " in told, told + err
     result: dict[str, Any] = json.loads((out / "lobsters-headrace-natural.json").read_text())
     return result
 
 
+def refused(*arguments: str) -> str:
+    """What the command says of an error."""
+    code, out, err = headrace(*arguments)
+    assert code == 1, out + err
+    return err
+
+
 def test_a_target_without_the_schema_is_told(empty: str, tmp_path: Path) -> None:
-    done = headrace("loadgen", "lobsters", "--target", empty, *DATA, "--out", str(tmp_path), code=1)
-    assert "has no view" in done.stderr
-    assert "--prime" in done.stderr
+    err = refused("loadgen", "lobsters", "--target", empty, *DATA, "--out", str(tmp_path))
+    assert "has no view" in err
+    assert "--prime" in err
     assert not list(tmp_path.iterdir())
 
 
@@ -153,42 +118,33 @@ def test_prime_and_run(primed: Primed) -> None:
 
 
 def test_priming_what_is_there_is_refused(primed: Primed, tmp_path: Path) -> None:
-    done = headrace("loadgen", "lobsters", "--target", primed.url, *DATA, "--prime", "--out", str(tmp_path), code=1)
-    assert "has tables of that name already" in done.stderr
+    err = refused("loadgen", "lobsters", "--target", primed.url, *DATA, "--prime", "--out", str(tmp_path))
+    assert "has tables of that name already" in err
 
 
 def test_less_data_than_asked_for_is_told(primed: Primed, tmp_path: Path) -> None:
-    done = headrace(
-        "loadgen", "lobsters", "--target", primed.url, "--data-scale", "0.05", "--out", str(tmp_path), code=1
-    )
-    assert "less data" in done.stderr
+    err = refused("loadgen", "lobsters", "--target", primed.url, "--data-scale", "0.05", "--out", str(tmp_path))
+    assert "less data" in err
 
 
 @contextmanager
-def begun(url: str, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+def begun(url: str, out: Path, *more: str) -> Iterator[ToldProcess]:
     """A run that somebody watches: what it says comes in the order in which it says it."""
-    with subprocess.Popen(
-        [*HEADRACE, "loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-    ) as process:
-        watch = Timer(WITHIN, process.kill)
-        watch.start()
-        try:
-            yield process
-        finally:
-            watch.cancel()
-            process.kill()
+    process = ToldProcess(
+        ["-m", "headrace", "loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more], {}
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
-def cut(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
+def cut(process: ToldProcess, out: Path) -> dict[str, Any]:
     """The result of a run that is ended by Ctrl-C."""
-    process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=WITHIN)
-    assert process.returncode == 130, told
-    assert "ended early" in told
+    process.popen.send_signal(signal.SIGINT)
+    code, told, err = process.finish(WITHIN)
+    assert code == 130, told + err
+    assert "ended early" in told + err
     result: dict[str, Any] = json.loads((out / "lobsters-headrace-natural.json").read_text())
     assert result["cut"]
     return result
@@ -197,9 +153,11 @@ def cut(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
 def test_a_sweep_draws_its_curve(primed: Primed, tmp_path: Path) -> None:
     """Of its first points: how many there are until it ends, and how long each takes, is the machine's business."""
     with begun(primed.url, tmp_path, "--sweep", "--rate", "4", "--runtime", "0.6", "--warmup", "0.2") as process:
-        assert process.stdout is not None
-        points = (line for line in process.stdout if "offered" in line)
-        assert len(list(islice(points, 2))) == 2
+        deadline = time.monotonic() + WITHIN
+        while process.errors().count("offered") < 2:
+            assert process.popen.poll() is None, process.errors()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         result = cut(process, tmp_path)
     assert len(result["points"]) >= 2
     html = (tmp_path / "lobsters-headrace-natural.html").read_text()
@@ -211,7 +169,7 @@ def test_ctrl_c_keeps_what_was_measured(primed: Primed, tmp_path: Path) -> None:
     with begun(primed.url, tmp_path, "--rate", "40", "--runtime", "600", "--warmup", "0") as process:
         before, deadline = asked(primed.url), time.monotonic() + WITHIN
         while asked(primed.url) < before + ENOUGH:
-            assert process.poll() is None
+            assert process.popen.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
         result = cut(process, tmp_path)
@@ -220,30 +178,21 @@ def test_ctrl_c_keeps_what_was_measured(primed: Primed, tmp_path: Path) -> None:
 
 
 def test_nobody_there(tmp_path: Path) -> None:
-    done = headrace("loadgen", "vote", "--target", f"http://127.0.0.1:{closed_port()}", "--out", str(tmp_path), code=1)
-    assert "cannot reach" in done.stderr
-    assert "Traceback" not in done.stderr
+    err = refused("loadgen", "vote", "--target", f"http://127.0.0.1:{closed_port()}", "--out", str(tmp_path))
+    assert "cannot reach" in err
+    assert "Traceback" not in err
 
 
 def test_a_rate_that_the_generator_cannot_make(tmp_path: Path) -> None:
-    done = headrace(
-        "loadgen", "lobsters", "--target", "null:", *DATA, "--rate", "1000000", "--out", str(tmp_path), code=1
-    )
-    assert re.search(r"at most [\d,]+ pages a second here, not 1,000,000", done.stderr)
+    err = refused("loadgen", "lobsters", "--target", "null:", *DATA, "--rate", "1000000", "--out", str(tmp_path))
+    assert re.search(r"at most [\d,]+ pages a second here, not 1,000,000", err)
 
 
 @pytest.mark.parametrize("workload", ["lobsters", "ribbons", "vote", "crud"])
 def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> None:
     arguments = ["--runtime", "1", "--warmup", "0.2", "--data-scale", "0.01", "--out", str(tmp_path)]
-    done = subprocess.run(
-        [*HEADRACE, "loadgen", workload, "--target", "null:", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode in (0, 1), done.stderr
+    code, _, err = headrace("loadgen", workload, "--target", "null:", *arguments)
+    assert code in (0, 1), err
     result = json.loads((tmp_path / f"{workload}-null-natural.json").read_text())
     assert result["points"][0]["answered"] > 10
     assert result["points"][0]["failed"] == 0

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +12,7 @@ import pytest
 from headrace_client.connection import Connection
 
 from tests.migrations.spark.conftest import SMALL
+from tests.told_process import ToldProcess, headrace
 
 PROGRAM = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL, title VARCHAR(20));
@@ -26,29 +23,25 @@ CREATE EXT VIEW with_votes AS
 CREATE EXT VIEW ranking AS SELECT story, n FROM counted ORDER BY n DESC, story LIMIT 10;
 """
 ENVIRONMENT = {
-    **os.environ,
     "HEADRACE_SPARK_MASTER": SMALL.master,
     "HEADRACE_SPARK_CONF": json.dumps([f"{name}={value}" for name, value in SMALL.conf]),
-    "PYTHONUNBUFFERED": "1",
 }
 
 
 @contextmanager
 def serving(path: Path, *flags: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "headrace", "serve", "--port", "0", "--data", str(path / "data"), *flags]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    command = ["-m", "headrace", "serve", "--port", "0", "--data", str(path / "data"), *flags]
+    server = ToldProcess(command, ENVIRONMENT)
     try:
-        assert server.stdout is not None
-        found = next(filter(None, (re.search(r"answers at (\S+)", line) for line in server.stdout)))
-        yield found[1]
+        yield server.read_until(r"answers at (\S+)")[1]
     finally:
-        server.terminate()
-        server.wait()
+        server.popen.terminate()
+        server.finish()
+        server.kill()
 
 
-def verify(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace", "verify", "--url", url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+def verify(url: str, *arguments: str) -> tuple[int, str, str]:
+    return headrace("verify", "--url", url, *arguments, **ENVIRONMENT)
 
 
 @contextmanager
@@ -87,9 +80,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_server_that_takes_writes_is_judged_at_one_moment(server: str) -> None:
     with writing(server) as written:
-        done = verify(server, "--json")
-    assert done.returncode == 0, done.stderr
-    views = {view["view"]: view for view in json.loads(done.stdout)["views"]}
+        code, out, err = verify(server, "--json")
+    assert code == 0, err
+    views = {view["view"]: view for view in json.loads(out)["views"]}
     assert {name: view["verdict"] for name, view in views.items()} == {"with_votes": "equal", "ranking": "equal"}
     assert (views["with_votes"]["keys"], views["ranking"]["rows"]) == (4, 7)
     assert written[0] > 10
@@ -99,14 +92,14 @@ def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
     with serving(tmp_path) as url:
         with Connection(url) as db:
             db.migrate(PROGRAM).wait()
-        done = verify(url)
-        assert done.returncode == 1
-        assert "--archive" in done.stderr
+        code, _, err = verify(url)
+        assert code == 1
+        assert "--archive" in err
 
 
 @pytest.mark.parametrize("flags", [["nothing"], ["--spark-conf", "novalue"]])
 def test_what_is_wrong_is_one_line(server: str, flags: list[str]) -> None:
-    done = verify(server, *flags)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
+    code, _, err = verify(server, *flags)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
