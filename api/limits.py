@@ -75,6 +75,7 @@ class Limits(SqlLimits):
     max_transaction_size: int = _TRANSACTIONS.max_transaction_size
     transaction_idle: float = _TRANSACTIONS.transaction_idle
     transaction_isolation: Isolation = _TRANSACTIONS.transaction_isolation
+    max_temporary_tables: int = _TRANSACTIONS.max_temporary_tables
     lock_wait: float = _TRANSACTIONS.lock_wait
     request_timeout: float = 60.0
     """The greatest body, at 5 Mbit/s."""

@@ -46,6 +46,7 @@ from controller.transactions.limits import Isolation
 from controller.transactions.reading import pages_in
 from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import SnapshotReads, Snapshots
+from controller.transactions.temporary import TemporaryTables
 from controller.transactions.transaction import Transaction
 from controller.writing import Writing
 from domains.errors import BadRequest, Locked, ReadTimeout
@@ -60,6 +61,7 @@ from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.parse.measure import SqlLimits
 from migrations.parse.reading import Parsed
+from migrations.parse.temporary import is_hidden
 from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
 from worker.adhoc.answer import Question, Rows
@@ -100,7 +102,8 @@ class Serving(Writing):
         self.in_doubt = InDoubt(self._transact, *in_shards)
         self.snapshots = Snapshots(self._transact, *in_shards, self.in_doubt.look)
         self.hosts.on_locked = self.in_doubt.look
-        self.sessions = Sessions(self._transact, self.in_doubt.look, self.take_snapshot)
+        self.temporary = TemporaryTables(self)
+        self.sessions = Sessions(self._transact, self.in_doubt.look, self.take_snapshot, self.temporary)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
 
     @abstractmethod
@@ -429,7 +432,7 @@ class Serving(Writing):
     # --- what there is ------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableSchema]:
-        return list(self.state.catalog.tables.values())
+        return [each for each in self.state.catalog.tables.values() if not is_hidden(each.title)]
 
     def views(self) -> list[ViewInfo]:
         return [info_of(self.state, name) for name in self.state.catalog.views]

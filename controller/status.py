@@ -14,6 +14,7 @@ from domains.plan.traits import is_base, is_egress, is_ingress, is_reader
 from migrations.flow.dataflow import Dataflow as Flow
 from migrations.flow.explain import operator_text, sharding_text, state_text
 from migrations.flow.plan import State
+from migrations.parse.temporary import is_hidden
 from worker.dataflow.thread import DataflowThread
 from worker.service.status import memory_of
 from worker.service.system import explained_bytes
@@ -64,7 +65,10 @@ def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, 
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },
         "counters": counters,
-        "tables": {schema.title: _table(dataflow, schema) for schema in state.catalog.tables.values()},
+        "tables": {
+            schema.name if is_hidden(schema.title) else schema.title: _table(dataflow, schema)
+            for schema in state.catalog.tables.values()
+        },
         "views": {name: reader_status(dataflow, state.flow, node) for name, node in readers_of(state.flow)},
         "domains": domains,
         "links": _links(dataflow),

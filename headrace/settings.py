@@ -35,7 +35,6 @@ MYSQL_VERSION = "8.0.36"
 DEFAULT_FILE = Path("headrace.toml")
 Pairs = Annotated[list[str], AfterValidator(pairs)]
 Size = Annotated[int, BeforeValidator(parse_size)]
-
 DefaultCollation = Literal["utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_ai_ci"]
 
 ASYMMETRIC = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -195,6 +194,9 @@ class Settings(BaseSettings):
     )
     transaction_isolation: Annotated[Isolation, Flag("serve", value="LEVEL")] = Field(
         default=_LIMITS.transaction_isolation, description="of transactions over HTTP that name no level"
+    )
+    max_temporary_tables: Annotated[int, Flag("serve", value="N")] = Field(
+        default=_LIMITS.max_temporary_tables, ge=0, description="temporary tables of all sessions together"
     )
     lock_wait: Annotated[float, Flag("serve", value="SECONDS")] = Field(
         default=_LIMITS.lock_wait, ge=0, description="seconds that a statement waits for a lock"

@@ -18,6 +18,7 @@ from domains.language.types import TableSchema
 from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
 from migrations.parse.namespaces import tables_read
 from migrations.parse.reading import exp
+from migrations.parse.temporary import MARK, is_hidden, plain_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class Catalog:
 
         :raises UnknownName: there is none."""
         lower = name.lower()
-        if lower in (SCHEMA, *VIRTUAL_SCHEMAS):
+        if lower in (SCHEMA, *VIRTUAL_SCHEMAS) or is_hidden(lower):
             return lower
         if lower not in self.namespaces:
             known = (SCHEMA, *VIRTUAL_SCHEMAS, *(each.name for each in self.namespaces.values()))
@@ -178,6 +179,8 @@ class Catalog:
     def placed(self, title: str) -> tuple[str, str]:
         """The database of what SQL calls so, and its name there."""
         schema, dot, name = title.partition(".")
+        if is_hidden(title):
+            return schema, name
         own = self.namespaces.get(schema.lower()) if dot else None
         return (SCHEMA, title) if own is None else (own.name, name)
 
@@ -217,10 +220,13 @@ class Catalog:
         return found if found is not None and found.title.lower() == lower else None
 
     def storage_name(self, name: str) -> str:
-        """The name that a new table of this name is stored by: another one while a table that was renamed has it."""
-        number, free = 2, name
+        """The name that a new table of this name is stored by: another one while a table that was renamed has it, and
+        for a temporary table one of few."""
+        hidden = is_hidden(name)
+        number, free = 2, f"{MARK}1.{plain_name(name)}" if hidden else name
         while free.lower() in self.tables:
-            free, number = f"{name}~{number}", number + 1
+            free = f"{MARK}{number}.{plain_name(name)}" if hidden else f"{name}~{number}"
+            number += 1
         return free
 
     def table(self, name: str) -> TableSchema:
@@ -262,7 +268,7 @@ def ad_hoc_views(catalog: Catalog) -> tuple[str, ...]:
 
 def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = None) -> UnknownName:
     """The error for an unknown name, with the nearest known one (to ``like`` if it is given, else to the name)."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in known if not is_hidden(candidate)}
     near = difflib.get_close_matches((like or name).lower(), list(by_lower), n=1, cutoff=0.6)
     hint = f'did you mean "{by_lower[near[0]]}"?' if near else None
     error = UnknownName(f'unknown {what} "{name}"', hint=hint)

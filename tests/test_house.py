@@ -121,11 +121,11 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8195),
+    "headrace": (51, 8200),
     "api": (51, 9190),
-    "controller": (100, 20275),
+    "controller": (101, 20445),
     "worker": (89, 18310),
-    "migrations": (160, 31885),
+    "migrations": (161, 32080),
     "domains": (112, 22350),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

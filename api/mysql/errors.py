@@ -6,6 +6,7 @@ import re
 
 from domains import errors
 from domains.errors import HeadraceError
+from migrations.parse.temporary import plainly
 
 NumberState = tuple[int, str]
 
@@ -56,6 +57,7 @@ _WORDS: tuple[tuple[type[HeadraceError], str, NumberState], ...] = (
     (errors.LimitExceeded, r"the comment of table", (1628, "HY000")),
     (errors.TypeViolation, r"it is out of range", (1264, "22003")),
     (errors.TypeViolation, r"it has \d+ (?:characters|bytes)", (1406, "22001")),
+    (errors.Unsupported, r"^a view of a temporary table", (1352, "HY000")),
     (errors.Unsupported, r"^the character set", (1115, "42000")),
     (errors.Unsupported, r"^SET \w+: it is read-only", (1238, "HY000")),
     (errors.UnknownName, r"unknown system variable", (1193, "HY000")),
@@ -77,4 +79,4 @@ def number_of(error: HeadraceError) -> NumberState:
 
 
 def message_of(error: HeadraceError) -> str:
-    return str(error)
+    return plainly(str(error))

@@ -47,6 +47,8 @@ class InSession(Protocol):
     """The user variables of a connection."""
     seen: float
     """When its latest statement came, by ``monotonic``."""
+    temporary: Any
+    """Its ``OwnTables``, of that package, once it has asked for one."""
 
     @property
     def transaction(self) -> Any:

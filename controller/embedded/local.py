@@ -82,9 +82,9 @@ class LocalDeployment(Serving):
         made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
         ``collation`` is of the texts of tables made from now on that name none.
         ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
-        of more than ``spark_threshold`` base rows. ``ad_hoc`` says what becomes of a SELECT that no view answers, and
-        ``budget`` what one may take. ``opening`` hears how far this is, and may give it up; with it this
-        returns as soon as tables and partial views serve, and full state is built behind that: reads of it wait.
+        of more than ``spark_threshold`` base rows. ``ad_hoc`` says what becomes of a SELECT that no view answers,
+        ``budget`` what one may take. ``opening`` hears how far this is, and may give it up; with it this returns
+        when tables and partial views serve. Full state is built behind that: reads of it wait.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         :raises Cancelled: the opening was given up.
@@ -115,8 +115,7 @@ class LocalDeployment(Serving):
         )
         engine, unbuilt = await LocalEngine.open(options, opening)
         self = cls(path, engine, read_timeout, ad_hoc, budget)
-        if options.shards > 1:
-            self.in_doubt.look(at_once=True)
+        await self._clear(options.shards)
         left = sum(len(part.views) for part in unbuilt.parts)
         opening.begin(f"serving; full state of {left} of {len(self.state.catalog.views)} views is yet to be built")
         if behind:
@@ -128,6 +127,12 @@ class LocalDeployment(Serving):
             await self.close()
             raise
         return self
+
+    async def _clear(self, shards: int) -> None:
+        """End what the last run has left: transactions in doubt, and temporary tables."""
+        if shards > 1:
+            self.in_doubt.look(at_once=True)
+        await self.temporary.drop(self.temporary.left())
 
     # --- engines --------------------------------------------------------------------------------------------
 

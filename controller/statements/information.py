@@ -13,12 +13,15 @@ from controller.statement_lists import Listing, MissingProcess, RunningInfo
 from controller.statements.evaluating import finished_rows
 from controller.statements.planning import SelectPlans, SentSelect, StatementPort
 from controller.statements.running import Lists
+from domains.errors import Forbidden
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, TableSchema
 from migrations.access.rights import Privilege
 from migrations.information.layout import table_layout, view_layout
 from migrations.information.planning import VirtualTables, plan_information, reads_information
 from migrations.information.visible import Visible
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
+from migrations.parse.reading import Parsed, exp
 from migrations.statements.definitions.written import policy_rows
 from migrations.statements.statement import (
     ConstantSelect,
@@ -46,6 +49,8 @@ async def answer_information(
     """The answer of now, made on the loop: there are as many rows as columns of tables."""
     planned, plan, arguments = plan_information(statement, caller.values.schema)
     seen = visible_to(deployment, caller)
+    if caller.session is not None and (temporary := caller.session.temporary) and temporary.secret in statement.sql:
+        seen = replace(seen, own=temporary.known(seen.catalog))
     if any(table.name == "PROCESSLIST" for table in plan.tables) and caller.may(Privilege.PROCESS):
         seen = replace(seen, running=_processes(await lists.running(), full=True))
     bound = Binding.of(planned, deployment.now).from_arguments(arguments, RequestMoment(statement.now, caller))
@@ -53,6 +58,13 @@ async def answer_information(
     if isinstance(bound, FinishedLookup) and planned.finish is not None:
         rows = finished_rows(bound, planned.finish, rows)
     return StatementResult(planned.columns, tuple(rows))
+
+
+def refuse_changing(parsed: Parsed, caller: Caller) -> None:
+    """:raises Forbidden: it would change what only says what there is."""
+    schema, changes = caller.values.schema, (exp.Insert, exp.Update, exp.Delete, exp.TruncateTable)
+    if schema in VIRTUAL_SCHEMAS and isinstance(parsed.expression, (*changes, exp.Create, exp.Alter, exp.Drop)):
+        raise Forbidden(f'nothing in "{schema}" can be changed', hint=f"USE {SCHEMA}")
 
 
 async def columns_of(statement: Statement, plans: SelectPlans, session: Caller) -> tuple[Column, ...]:

@@ -431,6 +431,7 @@ class Selects:
             )
             for shape in shapes
             for hottest in (shape.hottest(),)
+            if "`#" not in shape.text  # A session's own tables.
         ]
 
     async def forget(self, name: str) -> None:

@@ -18,14 +18,14 @@ from controller.hosts import SchemaChanged
 from controller.lookups.binding import drawing_start
 from controller.statements.eager_choice import with_choices
 from controller.statements.evaluating import within
-from controller.statements.information import answer_information, columns_of, created, listed
+from controller.statements.information import answer_information, columns_of, created, listed, refuse_changing
 from controller.statements.planning import SentSelect, StatementPort
 from controller.statements.running import Lists, RunningStatements
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from controller.statements.transacting import choose, in_session, reading_to_write, said_of_transaction, transact
 from domains.engine.clock import latest
-from domains.errors import Forbidden, HeadraceError, NotFound, RowsChanged, UnknownName, Unsupported
+from domains.errors import HeadraceError, NotFound, RowsChanged, UnknownName, Unsupported
 from domains.language.coercion import json_value
 from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
@@ -33,8 +33,9 @@ from migrations.access.secrets import hidden
 from migrations.access.statements import recorded
 from migrations.information.planning import reads_information
 from migrations.parse.accounts import AccountStatement
-from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
+from migrations.parse.grammar import VIRTUAL_SCHEMAS
 from migrations.parse.reading import Parsed, deed, exp, lock_of, too_deep
+from migrations.parse.temporary import is_temporary_definition, plainly
 from migrations.parse.transactions import TransactionStatement
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
@@ -93,7 +94,8 @@ def witnessed(session: Caller, statements: Sequence[Parsed]) -> Iterator[None]:
     :raises Unavailable: they cannot be recorded.
     """
     witness = session.witness
-    told = [] if witness is None else [(kind, each.sql) for each in statements if (kind := recorded(each)) is not None]
+    named = [(recorded(each), plainly(each.sql)) for each in statements] if witness is not None else []
+    told = [(kind, sql) for kind, sql in named if kind is not None]
     if witness is None or not told:
         yield
         return
@@ -123,10 +125,10 @@ class Statements:
         self, sql: str, params: Sequence[Any], token: Clock | None, session: Caller = OPEN, *, atomic: bool = False
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly. ``atomic``: all of it or nothing."""
-        with self.running.entered(hidden(sql), session.session.number if session.session is not None else 0):
+        number = session.session.number if session.session is not None else 0
+        with self.running.entered(hidden(sql), number):
             began = asyncio.get_running_loop().time()
-            if (schema := session.values.schema) not in (SCHEMA, *VIRTUAL_SCHEMAS):
-                sql = await self.texts.qualified(sql, schema or SCHEMA)
+            sql = await self.texts.said(sql, session, self._deployment.state.catalog)
             if session.claims or session.claimed or session.rights is not None:
                 await self.check(sql, session)
             opens = session.session is not None and session.transaction is None and not session.session.autocommit
@@ -140,8 +142,7 @@ class Statements:
             return await self._performed(sql, params, token, began, session, atomic)
 
     async def described(self, sql: str, session: Caller) -> tuple[Column, ...]:
-        if (schema := session.values.schema) not in (SCHEMA, *VIRTUAL_SCHEMAS):
-            sql = await self.texts.qualified(sql, schema or SCHEMA)
+        sql = await self.texts.said(sql, session, self._deployment.state.catalog)
         if session.rights is not None:
             await self.check(sql, session)
         (prepared,) = await self.texts.statements(sql)
@@ -212,9 +213,10 @@ class Statements:
             await turn.pause()
             together = _definitions(statements[number:])
             try:
-                _check_schema(statements[number].parsed, session)
+                refuse_changing(statements[number].parsed, session)
                 if together:
-                    if own is not None:  # As in MySQL.
+                    self._deployment.sessions.check_temporary(together)
+                    if own is not None and not all(map(is_temporary_definition, together)):  # As in MySQL.
                         clock.update(latest((clock, (await own.commit())[1])))
                     with witnessed(session, together):
                         texts = await with_choices(self._deployment, together)
@@ -358,6 +360,7 @@ class Statements:
         self, parsed: Parsed, params: Sequence[Any], clock: Clock, session: Caller
     ) -> StatementResult:
         """The SELECT first, so that nothing is made where it fails."""
+        self._deployment.sessions.check_temporary((parsed,))
         state, now = self._deployment.state, self._deployment.now()
         given = scalars(check_params(parsed, params))
         select = selected.asked(parsed, state.catalog, given, now)
@@ -466,13 +469,6 @@ class Statements:
             raise Unsupported("accounts", hint="headrace serve, up and embedded keep them")
         told = await perform(statement, keeper, session, self._deployment.state.catalog)
         return StatementResult(tuple(Column(each, TEXT) for each in told.columns), tuple(told.rows), done=told.done)
-
-
-def _check_schema(parsed: Parsed, caller: Caller) -> None:
-    """:raises Forbidden: it would change what only says what there is."""
-    schema, changes = caller.values.schema, (exp.Insert, exp.Update, exp.Delete, exp.TruncateTable)
-    if schema in VIRTUAL_SCHEMAS and isinstance(parsed.expression, (*changes, exp.Create, exp.Alter, exp.Drop)):
-        raise Forbidden(f'nothing in "{schema}" can be changed', hint=f"USE {SCHEMA}")
 
 
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int, *, whole: bool) -> None:

@@ -77,11 +77,14 @@ DIGITS = 16
 """Digits of the digest that tells long ones apart."""
 
 OF_NOW = "its answer depends on the time when it is asked"
+OF_SESSION = "it may read a temporary table"
 DRAWN = "it draws random values each time it is asked"
 
 
 def never_kept(statement: SelectStatement) -> str:
     """Why no view can answer it; empty where one may."""
+    if "`#" in statement.sql:
+        return OF_SESSION
     return DRAWN if statement.draws else OF_NOW if statement.of_now else ""
 
 

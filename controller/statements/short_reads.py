@@ -79,7 +79,7 @@ class ShortReads:
     def answer(self, sql: str, params: Sequence[Any], token: Clock, asker: Caller) -> SelectPage | None:
         """What :meth:`controller.statements.sequence.Statements.execute` answers; None: it is to be asked."""
         own = asker.session
-        if own is not None and (own.transaction is not None or not own.autocommit):
+        if own is not None and (own.transaction is not None or not own.autocommit or own.temporary is not None):
             return None
         schema = asker.values.schema
         if len(sql) > LAST_CHARACTERS or schema in VIRTUAL_SCHEMAS:

@@ -22,14 +22,18 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
+from controller.access.session import Caller
+from controller.transactions.temporary import OwnTables
 from domains.language.types import Row, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.packets import Insert, Operation
+from migrations.catalog import Catalog
 from migrations.flow.plan import State
 from migrations.flow.planned_alone import PlannedAlone, plan_alone
-from migrations.parse.grammar import SCHEMA
+from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
 from migrations.parse.measure import SqlLimits, check_length, measure
 from migrations.parse.reading import qualified
+from migrations.parse.temporary import MAKES_TEMPORARY, said_by_session
 from migrations.statements.alone import read_alone
 from migrations.statements.prepared import TEXTS_KEPT, PreparedStatement, PreparedTexts, prepared_of
 from migrations.statements.statement import ConstantSelect
@@ -98,6 +102,22 @@ class Texts:
             return self._known.keep(sql, await self.aside(lambda: prepared_of(sql)))
         await self.check(sql)
         return self._known.statements(sql)
+
+    async def said(self, sql: str, caller: Caller, catalog: Catalog) -> str:
+        """What a text says to this session, in words that say it to all.
+
+        :raises HeadraceError: what is wrong with it."""
+        schema, session = caller.values.schema, caller.session
+        if session is not None and (session.temporary is not None or MAKES_TEMPORARY.search(sql)):
+            own = session.temporary = session.temporary or OwnTables()
+            await self.check(sql)
+            known = own.known(catalog)
+            said = partial(said_by_session, sql, own.secret, schema or SCHEMA, known)
+            sql, made = await self.aside(said) if self.is_left(sql) else said()
+            own.made |= made
+        if schema not in (SCHEMA, *VIRTUAL_SCHEMAS):
+            sql = await self.qualified(sql, schema or SCHEMA)
+        return sql
 
     async def qualified(self, sql: str, schema: str) -> str:
         """What the text says to a session whose database this is, in words that say it to all. Nothing that is

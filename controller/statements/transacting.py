@@ -17,6 +17,7 @@ from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
 from migrations.access.rights import Privilege
+from migrations.parse.temporary import plainly
 from migrations.parse.transactions import TransactionDeed, TransactionStatement
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.sessions.setting import ISOLATION, LOCK_WAIT, READ_ONLY
@@ -194,8 +195,11 @@ async def _shown(sessions: Sessions, in_doubt: InDoubt, caller: Caller) -> State
 
 
 def said_of_transaction(error: HeadraceError, caller: Caller) -> None:
-    """Into the error of a statement, what became of the transaction that it was in."""
+    """Into the error of a statement, what became of the transaction that it was in; and temporary tables are called in
+    it what the session calls them."""
     session = caller.session
+    if session is not None and session.temporary is not None:
+        error.message = plainly(error.message)
     if session is None or error.ends_transaction or isinstance(session, SnapshotSession):
         return
     if session.transaction is not None:

@@ -42,4 +42,6 @@ class TransactionLimits:
     """Seconds without a statement after which one is rolled back."""
     transaction_isolation: Isolation = Isolation.SERIALIZABLE
     """Of those that name none; connections of MySQL begin with REPEATABLE READ."""
+    max_temporary_tables: int = 200
+    """Of all sessions together. One more is refused: each is as much as another table."""
     lock_wait: float = LOCK_SECONDS

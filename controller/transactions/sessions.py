@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Protocol
 
 from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.limits import Isolation, TransactionLimits
+from controller.transactions.temporary import OwnTables, TemporaryTables
 from controller.transactions.transaction import Transacting, Transaction
 from domains.errors import BadRequest, Forbidden, HeadraceError, OutcomeUnknown, Overloaded, TransactionEnded
 from domains.language.types import Value
 from domains.plan.packets import Clock
+from migrations.parse.reading import Parsed
 from worker.protocol.operations import ForwardedAnswer, ForwardedRequest
 
 _log = logging.getLogger("headrace.controller")
@@ -57,6 +59,7 @@ class StatementSession:
         self.variables: dict[str, Value] = {}
         """A connection's user variables."""
         self.seen = monotonic()
+        self.temporary: OwnTables | None = None
         self._sessions = sessions
         self.isolation = sessions.limits.transaction_isolation
         self.next_isolation: Isolation | None = None
@@ -125,9 +128,11 @@ class Sessions:
         act: Transacting,
         on_doubt: Callable[[], None],
         take_snapshot: Callable[[Transaction], Awaitable[None]],
+        temporary: TemporaryTables,
     ) -> None:
         """``on_doubt`` hears that a shard may be left with a part that nobody brings to an end."""
         self.take_snapshot = take_snapshot
+        self.temporary = temporary
         self.limits = TransactionLimits()
         self.deadlocks: Deadlocks | None = None
         """Of shards that are elsewhere, and do not see each other's."""
@@ -184,6 +189,8 @@ class Sessions:
 
     def connected(self, number: int, account: str) -> StatementSession:
         """A new session of a connection, which lasts as long as that: it has no end of its own."""
+        if (before := self._connected.get(number)) is not None:
+            self.temporary.leave(before.temporary)
         session = self._connected[number] = StatementSession(f"connection {number}", account, self)
         session.number, session.isolation = number, self.of_connections
         return session
@@ -191,7 +198,7 @@ class Sessions:
     def disconnected(self, number: int) -> None:
         """What is open in it is rolled back."""
         session = self._connected.pop(number, None)
-        if session is not None and session.transaction is not None:
+        if session is not None and (session.transaction is not None or session.temporary is not None):
             task = asyncio.create_task(self._give_up(session))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
@@ -303,6 +310,10 @@ class Sessions:
                 hint="COMMIT or ROLLBACK others, try again later, or start the server with a greater max_transactions",
             )
 
+    def check_temporary(self, definitions: Iterable[Parsed]) -> None:
+        """:raises Unsupported, LimitExceeded: no temporary table can be made, as some of these would."""
+        self.temporary.check(definitions, self.limits.max_temporary_tables)
+
     def _end(self, id: str, how: str, done: tuple[int, Clock] | None = None) -> None:
         session = self._single.pop(id)
         self._ended[id] = session.account, how, done
@@ -335,12 +346,14 @@ class Sessions:
             await session.roll_back()
         except HeadraceError as error:
             _log.info("an idle transaction was given up: %s", error.message)
+        self.temporary.leave(session.temporary)
 
     async def close(self) -> None:
         if self._ending:
             await asyncio.wait(self._ending)
         if self.deadlocks is not None:
             await self.deadlocks.close()
+        await self.temporary.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

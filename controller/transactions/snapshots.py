@@ -247,6 +247,7 @@ class SnapshotSession:
         self.isolation: Any = None
         self.next_isolation: Any = None
         self.next_read_only: bool | None = None
+        self.temporary: Any = None
 
     def begin(self, *, read_only: bool | None = None, isolation: Any = None) -> Any:
         raise only_read()

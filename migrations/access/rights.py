@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from domains.errors import SqlError
 from migrations.parse.grammar import SCHEMA
+from migrations.parse.temporary import is_hidden
 
 
 class Privilege(StrEnum):
@@ -85,6 +86,8 @@ class Rights:
 
     def allow(self, privilege: Privilege | None, on: str = EVERYTHING) -> bool:
         """``on``: in lower case."""
+        if is_hidden(on):  # Nobody else knows the name.
+            return True
         everywhere, here = self.held.get(EVERYTHING, NONE), self.held.get(on, NONE)
         if on != EVERYTHING:
             schema, dot, _ = on.partition(".")

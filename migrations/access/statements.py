@@ -15,6 +15,7 @@ from migrations.parse.accounts import ShowGrants, ShowKeys
 from migrations.parse.grammar import VIRTUAL_SCHEMAS
 from migrations.parse.namespaces import databases
 from migrations.parse.reading import Parsed, exp, makes_of_select, nodes
+from migrations.parse.temporary import plain_name
 
 Needed = frozenset[Right]
 NOTHING: Needed = frozenset()
@@ -148,7 +149,7 @@ def _create(parsed: Parsed, catalog: Catalog) -> set[Right]:
         return {Right(Privilege.CREATE, f"{_database(node.this)}.{EVERYTHING}")}
     made = _target(node.this)
     name = made.name.lower()
-    found = {Right(Privilege.CREATE, name)}
+    found = {Right(Privilege.CREATE, plain_name(name))}
     if node.args.get("replace"):
         found.add(Right(Privilege.DROP, name))
     query = node.args.get("expression")

@@ -18,6 +18,7 @@ from migrations.information.column_types import FRACTION_DIGITS, type_words
 from migrations.information.visible import Visible, key_part, keys_of
 from migrations.parse.namespaces import tables_read, without_database
 from migrations.parse.reading import exp, parse_select, quote, same_tree, text_of
+from migrations.parse.temporary import is_hidden
 from migrations.parse.writing import quoted_text
 from migrations.statements.definitions.foreign_keys import foreign_key_text
 
@@ -50,7 +51,8 @@ def table_layout(table: TableSchema, seen: Visible) -> str:
     sharding += "" if not sharding else f" SHARDS {table.shards} */" if table.shards else " */"
     comment = f" COMMENT={_comment(table.comment)}" if table.comment else ""
     options = f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={table.collation or BINARY}{comment}{sharding}"
-    return f"CREATE TABLE {quote(name)} (\n  " + ",\n  ".join(lines) + f"\n) {options}"
+    temporary = "TEMPORARY " if is_hidden(table.title) else ""
+    return f"CREATE {temporary}TABLE {quote(name)} (\n  " + ",\n  ".join(lines) + f"\n) {options}"
 
 
 def _columns(table: TableSchema) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from domains.language.types import ForeignKey, TableSchema
 from migrations.access.rights import Privilege
 from migrations.catalog import Catalog, Namespace, ViewDefinition
+from migrations.parse.temporary import is_hidden
 from migrations.query.view import PlannedView
 from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
 
@@ -41,11 +42,14 @@ class Visible:
     """Whether who asks has a right (None: any) on a table or view."""
     running: Sequence[tuple[Any, ...]] = ()
     """Rows of PROCESSLIST, for who may see them."""
+    own: Collection[str] = ()
+    """The session's temporary tables, where they are asked for by name; no list has them."""
 
     def tables(self) -> Iterator[TableSchema]:
         """By name, as MySQL lists them."""
         for table in sorted(self.catalog.tables.values(), key=lambda table: table.title.lower()):
-            if not table.filling and self.may(None, table.title):
+            is_listed = not is_hidden(table.title) or table.title.lower() in self.own
+            if is_listed and not table.filling and self.may(None, table.title):
                 yield table
 
     def namespaces(self) -> Iterator[Namespace]:

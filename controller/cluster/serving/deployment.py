@@ -102,6 +102,7 @@ class ClusterDeployment(Serving):
     ) -> None:
         super().__init__(hosts, read_timeout, ad_hoc, budget)
         self.sessions.deadlocks = Deadlocks(hosts.waits, self._bases, self.in_doubt.look)
+        self.temporary.are_there = False
         self.directory = directory
         self._connections = connections
         self._hosts = hosts

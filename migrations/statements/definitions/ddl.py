@@ -7,9 +7,10 @@ from dataclasses import replace
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.language.collating.collation import BINARY, Collation
 from domains.language.types import TableSchema
-from migrations.catalog import Catalog, Namespace, ViewDefinition, unknown
+from migrations.catalog import Catalog, Namespace, ViewDefinition, names_read, unknown
 from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS, words
 from migrations.parse.reading import Parsed, exp, parse
+from migrations.parse.temporary import is_hidden, plain_name
 from migrations.query.expressions.literals import collation_named
 from migrations.query.view import frozen
 from migrations.statements.definitions.columns import (
@@ -97,7 +98,9 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     if_not_exists = bool(create.args.get("exists"))
     if not if_not_exists or catalog.named(name) is None:
         refuse_existing(catalog, name)
-    own = catalog.namespaces.get(name.partition(".")[0].lower())
+    if is_hidden(name) and any(create.find_all(exp.Reference)):
+        raise Unsupported("a foreign key of a temporary table", hint="leave it out")
+    own = catalog.namespaces.get(plain_name(name).rpartition(".")[0].lower())
     if own is not None and own.collation and catalog.collation:
         catalog = replace(catalog, collation=own.collation)
     collation = _table_collation(create, catalog)
@@ -167,6 +170,8 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     or_replace, if_not_exists = bool(create.args.get("replace")), bool(create.args.get("exists"))
     if catalog.named(name) is not None or not (or_replace or if_not_exists):
         refuse_existing(catalog, name)
+    if any(map(is_hidden, names_read(query))):
+        raise Unsupported("a view of a temporary table", hint="it would be there longer than its table")
     # Played again, the text meets the catalog of that moment, and is the same query again.
     kept, meaning = frozen(catalog, query)
     definition = ViewDefinition(name, parsed.query, parsed.external, ad_hoc=False, relation=kept, columns=columns)
@@ -193,19 +198,24 @@ def _dropped(parsed: Parsed) -> tuple[str, bool]:
     drop = parsed.expression
     if len(drop.args.get("tables") or ()) != 1:
         raise SqlError("DROP wants one name")
-    if drop.args.get("temporary"):
-        raise Unsupported("DROP TEMPORARY TABLE", hint="there are no temporary tables: leave TEMPORARY out")
-    return relation_name(drop.args["tables"][0]), bool(drop.args.get("exists"))
+    name = relation_name(drop.args["tables"][0])
+    if drop.args.get("temporary") and not is_hidden(name):
+        raise Unsupported("DROP TEMPORARY TABLE", hint="there is no session that has one: leave TEMPORARY out")
+    return name, bool(drop.args.get("exists"))
+
+
+def _named(node: exp.Expr) -> str:
+    return str((node.this if isinstance(node, exp.Schema) else node).name)
 
 
 def _refuse_properties(create: exp.Expr, what: str) -> None:
     """ENGINE, CHARSET, ALGORITHM, DEFINER and their like say nothing here; a few change the meaning."""
     properties = create.args.get("properties")
     for found in properties.expressions if properties is not None else ():
-        if isinstance(found, exp.TemporaryProperty):
+        if isinstance(found, exp.TemporaryProperty) and not (what == "TABLE" and is_hidden(_named(create.this))):
             raise Unsupported(
                 f"CREATE TEMPORARY {what}",
-                hint="a statement has no session that it could end with: leave TEMPORARY out, and drop it yourself",
+                hint="there is no session that it could end with: leave TEMPORARY out, and drop it yourself",
             )
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")

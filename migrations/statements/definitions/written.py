@@ -17,6 +17,7 @@ from domains.language.durations import text_of_time
 from domains.language.types import ForeignKey, Kind, TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, Policy, ViewDefinition
 from migrations.parse.reading import faithful, parse_select, same_tree
+from migrations.parse.temporary import is_hidden
 from migrations.parse.writing import quote, quoted_text
 from migrations.statements.definitions.foreign_keys import foreign_key_text
 
@@ -34,6 +35,8 @@ def schema_text(catalog: Catalog) -> str:
     late: list[str] = []
     known: set[str] = set()
     for table in catalog.tables.values():
+        if is_hidden(table.title):
+            continue
         known.add(table.name.lower())
         first = tuple(key for key in table.foreign_keys if not key.enforced or key.parent.lower() in known)
         texts.append(table_text(replace(table, foreign_keys=first), catalog))
