@@ -51,6 +51,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Unavailable: 503,
     errors.OutcomeUnknown: 503,
     errors.Locked: 503,
+    errors.LockNotFree: 503,
     errors.NotServed: 503,
     errors.RowsChanged: 503,
     errors.NoLeader: 503,

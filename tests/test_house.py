@@ -123,14 +123,14 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (51, 8200),
     "api": (51, 9190),
-    "controller": (101, 20445),
+    "controller": (101, 20450),
     "worker": (89, 18310),
     "migrations": (161, 32080),
-    "domains": (112, 22350),
+    "domains": (112, 22410),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14075),
-    "clients": (10, 2525),
+    "clients": (10, 2535),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -24,6 +24,7 @@ NUMBERS: dict[type[HeadraceError], NumberState] = {
     errors.TransactionEnded: (1213, "40001"),
     errors.RowsChanged: (1205, "HY000"),
     errors.Locked: (1205, "HY000"),
+    errors.LockNotFree: (3572, "HY000"),
     errors.AlreadyExists: (1050, "42S01"),
     errors.StillInUse: (3730, "HY000"),
     errors.Unauthenticated: (1045, "28000"),

@@ -13,9 +13,10 @@ from controller.transactions.in_doubt import InDoubt
 from controller.transactions.limits import Isolation
 from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import SnapshotSession, only_read
-from domains.errors import BadRequest, HeadraceError, Unsupported
+from domains.engine.transactions.locks import HeldByLocks
+from domains.errors import BadRequest, HeadraceError, LockNotFree, Unsupported
 from domains.language.types import TEXT, Column, Value
-from domains.plan.packets import Clock
+from domains.plan.packets import SKIPPING, Clock
 from migrations.access.rights import Privilege
 from migrations.parse.temporary import plainly
 from migrations.parse.transactions import TransactionDeed, TransactionStatement
@@ -141,18 +142,22 @@ def choose(sessions: Sessions, caller: Caller, variables: Mapping[str, Value | b
 def reading_to_write(caller: Caller, lock: tuple[str, bool, bool] | None) -> Iterator[None]:
     """SELECTs within are read as ``lock`` says (``lock_of``), where the caller's transaction takes locks.
 
-    :raises Unsupported: SKIP LOCKED."""
+    :raises LockNotFree: with NOWAIT, others hold something. :raises Unsupported: SKIP LOCKED with NOWAIT."""
     own = caller.transaction
     if own is None or lock is None or not own.takes_locks:
         yield
         return
     how, is_short, skips = lock
-    if skips:
-        raise Unsupported("SKIP LOCKED below SERIALIZABLE", hint="NOWAIT, or a short innodb_lock_wait_timeout")
+    if skips and is_short:
+        raise Unsupported("NOWAIT and SKIP LOCKED in one SELECT", hint="say one of them")
     before, own.lock_wait = own.lock_wait, 0.0 if is_short else own.lock_wait
     try:
-        with own.reading_to_write(how):
+        with own.reading_to_write(f"{how}{SKIPPING}" if skips else how):
             yield
+    except HeldByLocks as error:
+        if not is_short:
+            raise
+        raise LockNotFree(error.message, hint="the statement does not wait for it, as NOWAIT says") from None
     finally:
         own.lock_wait = before
 

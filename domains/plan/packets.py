@@ -277,6 +277,9 @@ class Once:
     number: int
 
 
+SKIPPING = ", skipping"
+
+
 @dataclass(frozen=True, slots=True)
 class InTransaction:
     """What a transaction wants of a shard; nothing of it is stored before its commit (``engine/transactions``)."""
@@ -296,7 +299,7 @@ class InTransaction:
     """Whether what it writes, and what it looks up to write, is held against others, who wait; and not its reads."""
     reads: str = ""
     """How such a transaction reads: of its ``snapshot``, or what is ``latest``; or, as a write does, ``exclusive`` or
-    ``shared``."""
+    ``shared``, with :data:`SKIPPING` behind it where rows that others hold are left out."""
     patience: float = 0.0
     """Seconds that a statement may wait for a lock, whose asker stops it then. 0: not at all."""
 

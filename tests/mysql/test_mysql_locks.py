@@ -102,6 +102,8 @@ def test_a_wait_ends_in_time(table: MysqlServer) -> None:
         began = monotonic()
         assert refused(other, "SELECT n FROM c WHERE id = 1 FOR UPDATE") == 1205
         assert 0.9 < monotonic() - began < 10
+        assert refused(other, "SELECT n FROM c WHERE id = 1 FOR UPDATE NOWAIT") == 3572
+        assert rows(other, "SELECT id FROM c ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED") == ((2,),)
         assert refused(plain, "UPDATE c SET n = n + 1 WHERE id = 1") == 1205
         assert refused(plain, "DELETE FROM c") == 1205
         rows(one, "ROLLBACK")

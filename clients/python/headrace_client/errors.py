@@ -35,7 +35,8 @@
     ├── ServerFault            500  the server met an error that it did not expect; the message has its log entry's id
     └── Unavailable            503  stopping, or not started yet
         ├── OutcomeUnknown         503  a write was sent, and its worker or its disk was lost before it answered
-        ├── Locked                 503  what a transaction that is being committed holds was not free in time
+        ├── Locked                 503  what a transaction holds was not free in time
+        │   └── LockNotFree        503  the same of a statement with NOWAIT, which does not wait
         ├── NotServed              503  in a cluster: nobody hosts what was asked for; nothing was done
         ├── RowsChanged            503  rows that a write had chosen were changed before it was done; nothing was done
         ├── NoLeader               503  in a cluster: nobody takes changes of the graph; nothing was changed
@@ -246,6 +247,12 @@ class Locked(Unavailable):
     code = "locked"
 
 
+class LockNotFree(Locked):
+    """A SELECT with NOWAIT has met what others hold. The transaction is open, as it was."""
+
+    code = "lock_not_free"
+
+
 class NotServed(Unavailable):
     code = "not_served"
 
@@ -350,7 +357,8 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(Conflict, TransactionEnded, SnapshotGone),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests, Unauthenticated, Forbidden),
-        *(Locked, NotServed, NoLeader, LeaderLost, RowsChanged, ConnectionFailed, ServerFault, HostNotAllowed),
+        *(Locked, LockNotFree, NotServed, NoLeader, LeaderLost, RowsChanged),
+        *(ConnectionFailed, ServerFault, HostNotAllowed),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )

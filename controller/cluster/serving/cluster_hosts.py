@@ -269,7 +269,11 @@ class ClusterHosts:
         async def answer(question: Question, cut: EvaluationCut) -> Rows:
             return await self._evaluators.answer(question, cut, budget)
 
-        asking = [each for each in within if isinstance(each, InTransaction) and each.reads in ("exclusive", "shared")]
+        asking = [
+            each
+            for each in within
+            if isinstance(each, InTransaction) and each.reads.startswith(("exclusive", "shared"))
+        ]
         if asking and await self._cuts.lock(bases, question, asking, self._deadline()):
             within = [replace(each, reads="latest", begins=False) for each in asking]
         rows, clock = await self._cuts.answer(bases, question, answer, self.write_timeout, within)

@@ -23,10 +23,10 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import FIRST_PAUSE, LONGEST_PAUSE, DomainRouter
 from controller.cluster.state import Assignment
 from controller.hosts import SchemaChanged
-from domains.errors import HeadraceError, NotServed, StorageFailure, Unavailable
+from domains.errors import HeadraceError, NotServed, StorageFailure, Unavailable, Unsupported
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Clock, InTransaction
+from domains.plan.packets import SKIPPING, Clock, InTransaction
 from worker.adhoc.answer import Question, Rows
 from worker.adhoc.cut import Asking, EvaluationCut, Shards, shards_of
 from worker.adhoc.pushing import divided
@@ -321,6 +321,10 @@ class RemoteCuts:
         shards = shards_of(question.plan.tables, len(bases))
         if len(self._by_owner(bases[: len(shards)])) < 2:
             return False
+        if within[0].reads.endswith(SKIPPING):
+            raise Unsupported(
+                "SKIP LOCKED over shards of several workers", hint="NOWAIT, or a table SHARD BY one column"
+            )
         parts = divided(question).parts.values()
         for base, tables, asking in zip(bases, shards, within, strict=False):
             names = {schema.name for schema in tables}

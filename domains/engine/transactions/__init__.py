@@ -44,7 +44,11 @@ waits, or is in conflict. That is checked in the step in which a statement is wo
 between that and the staging. So no commit ever meets a lock; would one, the transaction that holds it is in conflict
 as any other: **the invariant above holds of all that it has looked up to write, and does not rest on locks**. Where all
 in a ring wait for one another, over all shards of the process, the youngest that waits in the shard where the ring
-closes ends.
+closes ends; what becomes of a ring over several processes is in ``controller/transactions/deadlocks.py``.
+
+Locks are not stored, but for those of what is prepared. A shard that is opened elsewhere knows nothing of the others'
+holders, and refuses what these ask of it next; and who commits asks each shard in which it has locked anything. *So
+nothing is committed that has lost a lock*, and nobody has to tell a shard, or to be told, that a lock was lost.
 
 Its plain reads are of a snapshot: the stored rows, and back from them what others have committed since (``Snapshot``),
 of all shards between the same two steps; what a shard has only prepared, and its decider committed, counts as done. A

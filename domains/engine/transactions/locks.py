@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from domains.engine.transactions.look_ups import WHOLE, TableLookUps, Touched
 from domains.engine.transactions.open_transaction import OpenTransaction
 from domains.errors import Conflict, HeadraceError, Locked
-from domains.language.types import Delta
+from domains.language.types import Delta, Row
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import FIRST_DOMAIN, Failed, InTransaction, Reply, RequestId, Write
 
@@ -110,6 +110,15 @@ class Locks:
             if (met := looked_up.meets(id, changed)) is not None:
                 return met
         return Touched(WHOLE) if name in other.reserved.whole and looked_up.have(id) else None
+
+    def is_free(self, own: OpenTransaction, name: str, row: Row, *, exclusive: bool) -> bool:
+        """Whether no other holds a row, or only as one that reads it, too, where it is not to be had alone."""
+        others = [other for id, other in self.holders.items() if id != own.id]
+        if any(name in each.reserved.whole or any(row in rows.deltas for rows in each.taken(name)) for each in others):
+            return False
+        if not exclusive or not others or (known := self._look_ups.get(name)) is None:
+            return True
+        return not any(id != own.id and id in self.holders for id in known.touched([(row, 1)]))
 
     def behind(self, own: OpenTransaction, look_ups: Mapping[str, TableLookUps], changed: Changed) -> Met | None:
         """Who holds nothing here yet stands behind all who wait for the same: so nobody is overtaken for ever. (Who

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 from domains.engine.transactions.look_ups import WHOLE, LookUp, TableLookUps
 from domains.engine.transactions.staged import StagedTable, StagedTables
@@ -150,15 +150,23 @@ class OpenTransaction:
 class StatementTables(StagedTables):
     """The tables as one statement sees them that is to take locks. Its look-ups are apart until it has them."""
 
-    def __init__(self, own: OpenTransaction, committed: WrittenTables, *, reserves: bool = False) -> None:
+    def __init__(
+        self, own: OpenTransaction, committed: WrittenTables, *, reserves: bool = False, free: IsFree | None = None
+    ) -> None:
+        """``free``: whether a row is; those that are not are left out."""
         self.look_ups: dict[str, TableLookUps] = {}
         super().__init__(committed, self.look_ups, own.id)
         self._of = own
         self._reserves = reserves
+        self.free = free
 
     def seen(self, stored: TableStore, looked_up: TableLookUps) -> StagedTable:
-        kind = ReservingTable if self._reserves else StagedTable
-        table = kind(stored, looked_up, self._of.id)
+        table: StagedTable
+        if self.free is not None:
+            table = SkippingTable(stored, looked_up, self._of.id, self.free, reserves=self._reserves)
+        else:
+            kind = ReservingTable if self._reserves else StagedTable
+            table = kind(stored, looked_up, self._of.id)
         own = self._of.tables.get(stored.schema.name)
         if own is not None:
             table.see(cast(StagedTable, own.stored))
@@ -208,6 +216,37 @@ class ReservingTable(StagedTable):
             yield part
 
 
+IsFree = Callable[[str, Row], bool]
+
+
+class SkippingTable(ReservingTable):
+    """A table without the rows that others hold. It is not held what was looked up, but each row behind which another
+    one was asked for: these go out one by one, and whoever has enough has seen one that it does not take."""
+
+    def __init__(
+        self, stored: TableStore, looked_up: TableLookUps, transaction: str, free: IsFree, *, reserves: bool
+    ) -> None:
+        super().__init__(stored, TableLookUps(stored.schema), transaction)
+        self._held, self._free, self._reserves = looked_up, free, reserves
+        self._columns = self.schema.primary_key or tuple(range(len(self.schema.columns)))
+        self._key_of = key_function(self._columns, collations_of(self.schema.columns))
+
+    def read_whole(self) -> list[Delta]:
+        raise LimitExceeded("SKIP LOCKED looks at too many rows", hint="use an index, and a LIMIT")
+
+    def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        found = StagedTable.find_many(self, columns, keys)
+        return [[each for (each,) in self._noted([rows])] for rows in found]
+
+    def _noted(self, parts: Iterable[list[Delta]]) -> Iterator[list[Delta]]:
+        for row, weight in (each for part in parts for each in part):
+            if self._free(self.schema.name, row):
+                yield [(row, weight)]
+                self._held.keys(self._columns, [self._key_of(row)], self._transaction)
+                if self._reserves:
+                    self.found[row] = weight
+
+
 class ShownTables(StagedTables):
     """The tables as a plain read sees them: as of a snapshot, but for the rows that the transaction itself has
     written, which are as it wrote them. Nothing is remembered of what is looked up."""
@@ -233,10 +272,17 @@ class ShownTables(StagedTables):
         return table
 
 
-def begun_snapshot(order: int, most: int, prepared: Mapping[str, OpenTransaction], decided: Container[str]) -> Snapshot:
+class PreparedOnes(Protocol):
+    """The transactions of a domain, as far as a snapshot has to know them."""
+
+    order: int
+    prepared: dict[str, OpenTransaction]
+
+
+def begun_snapshot(of: PreparedOnes, most: int, decided: Container[str]) -> Snapshot:
     """Of now. What is prepared here and was committed by its decider is in it: it is going to be done here."""
-    snapshot = Snapshot(most, order)
-    for id, other in prepared.items():
+    snapshot = Snapshot(most, of.order)
+    for id, other in of.prepared.items():
         if id in decided:
             undone = {
                 name: [(row, -weight) for row, weight in deltas.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from domains.engine.transactions.locks import Locks, Waits, deadlock, held, in_line
@@ -12,7 +13,6 @@ from domains.engine.transactions.open_transaction import (
     OpenTransaction,
     ReservedRows,
     ShownTables,
-    Snapshot,
     StagedThen,
     StatementTables,
     begun_snapshot,
@@ -26,6 +26,7 @@ from domains.errors import Conflict, HeadraceError, LimitExceeded, Locked, NotFo
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
+    SKIPPING,
     Amend,
     AwaitLocks,
     Commit,
@@ -270,21 +271,20 @@ class Transactions:
         own = self.entered(within)
         if not own.locks:
             return own.tables
-        if within.reads in ("exclusive", "shared"):
-            own.reading = StatementTables(own, self._written, reserves=within.reads == "exclusive")
+        if within.reads.startswith(("exclusive", "shared")):
+            alone, skips = within.reads.startswith("exclusive"), within.reads.endswith(SKIPPING)
+            free = partial(self.locks.is_free, own, exclusive=alone) if skips else None
+            own.reading = StatementTables(own, self._written, reserves=alone, free=free)
             return own.reading
         own.reading, snapshot = None, own.snapshot if within.reads == "snapshot" else None
-        return ShownTables(own, self._written, snapshot or self._snapshot(within, decided))
-
-    def _snapshot(self, within: InTransaction, decided: Container[str]) -> Snapshot:
-        return begun_snapshot(self.order, within.most, self.prepared, decided)
+        return ShownTables(own, self._written, snapshot or begun_snapshot(self, within.most, decided))
 
     def take_snapshot(self, within: InTransaction, decided: Container[str]) -> bool:
         """Have plain reads be of now. Whether they were: nothing has been committed or prepared since.
 
         :raises Conflict, TransactionEnded."""
         own = self.entered(within)
-        before, own.snapshot = own.snapshot, self._snapshot(within, decided)
+        before, own.snapshot = own.snapshot, begun_snapshot(self, within.most, decided)
         return before is not None and before.is_of_now and before.order == self.order
 
     def has_committed(self, id: str) -> bool:
@@ -299,7 +299,7 @@ class Transactions:
         if (tables := own.reading) is not None:
             found = tables.found()
             met = self.locks.met(own, tables.look_ups, found) or self.locks.behind(own, tables.look_ups, found)
-            if met is not None:
+            if met is not None and tables.free is None:
                 raise held(met, within.domain)
             self._lock(own, tables)
             own.reserve(tables)

@@ -3,6 +3,9 @@
 Each message to a shard takes a time that the seed draws, and so does its answer; either may be lost. A shard crashes
 with what it has not synced; a coordinator dies in the middle of a commit. What clients did and saw is a history, which
 has to be strictly serializable (``tests/histories``), and in the end nothing is left prepared.
+
+Where transactions take locks, all of their reads are FOR SHARE, so that the history has to be strictly serializable,
+too; a crash loses the locks of what is not prepared, and no shard sees who waits in another.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from random import Random
 from typing import Any
 
 from controller.hosts import TableTarget
+from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.in_doubt import InDoubt
+from controller.transactions.limits import Isolation
 from controller.transactions.snapshots import COLLECTED_SECONDS, Snapshots
 from controller.transactions.transaction import Transaction
 from domains.engine.domain import Domain
+from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import (
     Conflict,
     HeadraceError,
@@ -36,6 +42,7 @@ from domains.plan.packets import (
     Failed,
     Insert,
     InTransaction,
+    Outcome,
     Reply,
     RequestId,
     TransactionAct,
@@ -51,6 +58,7 @@ from tests.histories.events import Event
 from tests.histories.system import Aborted, How, Unknown
 from tests.histories.workload import Recorder, Workload, client
 from worker.adhoc.answer import Rows
+from worker.protocol.cuts import KnownWait
 from worker.protocol.messages import KeptSnapshots, KnownTransaction
 
 SHARDS, CLIENTS = 3, 6
@@ -85,10 +93,16 @@ class Shard:
         self.incarnation = 0
         self.down_until = 0.0
         self.crashes = 0
+        self._requests = 0
+        self._answers: dict[RequestId, asyncio.Future[Outcome]] = {}
         self._open()
 
     def _open(self) -> None:
         self.incarnation += 1
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(OutcomeUnknown("the shard has crashed"))
+        self._answers.clear()
         self.domain = Domain(
             DomainIndex(self.number), self.store, incarnation=self.incarnation, shard=self.number, shards=SHARDS
         )
@@ -100,16 +114,22 @@ class Shard:
         self.crashes += 1
 
     async def write(self, act: TransactionAct, within: Within) -> Written:
-        effects = self.domain.handle(Write(RequestId(1), act, within))
-        (outcome,) = [each.outcome for each in effects if isinstance(each, Reply)]
+        self._requests += 1
+        request = RequestId(self._requests)
+        answer = self._answers[request] = asyncio.get_running_loop().create_future()
         before = self.incarnation
+        for each in self.domain.handle(Write(request, act, within)):
+            if isinstance(each, Reply):
+                self._answers.pop(each.request).set_result(each.outcome)
+        outcome = await answer  # Others' ends let it go on, where it waits.
         await asyncio.sleep(self._random.uniform(0.0, 0.01))
         if self.incarnation != before:
             raise OutcomeUnknown("the shard has crashed")
         self.store.sync()
         if isinstance(outcome, Failed):
             error = outcome.error
-            raise type(error)(error.message, hint=error.hint)
+            domain = {"domain": DomainIndex(self.number)} if isinstance(error, HeldByLocks) else {}
+            raise type(error)(error.message, hint=error.hint, **domain)
         assert isinstance(outcome, Written)
         return outcome
 
@@ -117,8 +137,11 @@ class Shard:
 class Sharded:
     """See :class:`tests.histories.system.System`, which it implements."""
 
-    def __init__(self, loop: VirtualLoop, random: Random, chances: Chances, *, lists: bool) -> None:
+    def __init__(
+        self, loop: VirtualLoop, random: Random, chances: Chances, *, lists: bool, locks: bool = False
+    ) -> None:
         self.loop, self.random, self.chances, self.lists = loop, random, chances, lists
+        self.isolation = Isolation.READ_COMMITTED if locks else Isolation.SERIALIZABLE
         self.schema = _table(lists)
         self.target = TableTarget.of(self.schema, SHARDS)
         self.shards = [Shard(number, random, self.schema) for number in range(SHARDS)]
@@ -126,6 +149,7 @@ class Sharded:
         asked = self.known, self.kept, lambda: self.bases
         self.in_doubt = InDoubt(self.transact, *asked, chances.doubt)
         self.snapshots = Snapshots(self.transact, *asked, self.doubt, loop.time)
+        self.deadlocks = Deadlocks(self.waits, lambda: self.bases, self.doubt) if locks else None
         self.begun = self.deaths = 0
         self._lasting = copy_context()
 
@@ -180,6 +204,12 @@ class Sharded:
         records = {**transactions.decided, **prepared}
         return tuple(KnownTransaction(id, record.decider, record.others) for id, record in records.items())
 
+    async def waits(self, domain: DomainIndex) -> tuple[KnownWait, ...]:
+        await self._pause()
+        shard = self.shards[domain]
+        found = shard.domain.transactions.locks.known()
+        return tuple(KnownWait(id, holder, number, shard.incarnation) for id, number, holder in found)
+
     async def kept(self, domain: DomainIndex) -> KeptSnapshots:
         await self._pause()
         if self.loop.time() < self.shards[domain].down_until:
@@ -209,7 +239,15 @@ class ShardedSession:
         system = self.system
         system.begun += 1
         id = f"{int(system.loop.time() * 1000):011x}{system.begun:08x}"
-        self._transaction = Transaction(id, system.transact, 0, on_doubt=system.doubt)
+        self._transaction = Transaction(
+            id,
+            system.transact,
+            0,
+            isolation=system.isolation,
+            lock_wait=30.0,
+            on_doubt=system.doubt,
+            deadlocks=system.deadlocks,
+        )
 
     async def read(self, keys: Sequence[int], how: How) -> dict[int, Any]:
         return await self._done(self._read(keys, how))
@@ -228,16 +266,18 @@ class ShardedSession:
                 if self.system.loop.time() < self.system.shards[within.domain].down_until:
                     raise NotServed("the shard is away")
                 transactions = self.system.shards[within.domain].domain.transactions
-                table = transactions.entered(within).tables.table("t")
+                table = transactions.reading(within).table("t")
                 if how == "join":
                     rows = table.find((1,), (block,))
                 else:
                     rows = [delta for part in table.find_many((0,), [(key,) for key in own]) for delta in part]
+                transactions.check_read(within)
                 found.update({row[0]: row[2] for row, _ in rows})
                 clock[f"t@{within.domain}"] = 0
             return [], clock
 
-        await self._transaction.read(self.system.bases, evaluate, self._no_snapshot)
+        with self._transaction.reading_to_write("shared"):
+            await self._transaction.read(self.system.bases, evaluate, self._no_snapshot)
         if self.system.lists:
             return {key: list(map(int, value.split(","))) for key, value in found.items()}
         return found
@@ -380,7 +420,13 @@ class Ran:
 
 
 def ran(
-    seed: int, *, lists: bool, transactions: int = 150, chances: Chances | None = None, snapshots: bool = False
+    seed: int,
+    *,
+    lists: bool,
+    transactions: int = 150,
+    chances: Chances | None = None,
+    snapshots: bool = False,
+    locks: bool = False,
 ) -> Ran:
     """One run, to its end: all that was left is settled then. With ``snapshots`` some are taken meanwhile.
 
@@ -388,7 +434,7 @@ def ran(
     loop, random = VirtualLoop(), Random(seed)
     asyncio.set_event_loop(loop)
     workload = Workload(seed, lists=lists, keys=BLOCK, most=transactions, plain=0.0 if lists else 0.5)
-    system = Sharded(loop, random, chances or Chances(), lists=lists)
+    system = Sharded(loop, random, chances or Chances(), lists=lists, locks=locks)
     events: list[Event] = []
     done = Ran(events, system)
 

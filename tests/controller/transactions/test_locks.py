@@ -16,7 +16,7 @@ from controller.embedded.local import LocalDeployment
 from controller.serving import Serving
 from controller.transactions.limits import Isolation
 from domains.engine.domain import Domain
-from domains.errors import Conflict, ConstraintViolation, Locked, TransactionEnded, Unsupported
+from domains.errors import Conflict, ConstraintViolation, Locked, LockNotFree, TransactionEnded, Unsupported
 from tests.controller.transactions.interleaved import Drawn, Run, answer, judge, opened
 from tests.kit.cluster_deployment import open_cluster
 from worker.dataflow.domain_host import DomainHost
@@ -259,16 +259,65 @@ async def test_a_wait_ends_in_time(server: Server, level: Isolation) -> None:
         "UPDATE c SET n = n + 1",
         "SELECT n FROM c WHERE id = 1 FOR UPDATE",
         "SELECT n FROM c WHERE branch = 1 FOR SHARE",
-        "SELECT n FROM c WHERE id = 1 FOR UPDATE NOWAIT",
     ):
         with pytest.raises(Locked):
             await other(sql)
-    with pytest.raises(Unsupported):
-        await other("SELECT n FROM c WHERE id = 1 FOR UPDATE SKIP LOCKED")
     await one("COMMIT")
     await other("UPDATE c SET n = n + 1 WHERE id = 1")
     await other("COMMIT")
     assert await server.plain("SELECT n FROM c ORDER BY id") == [(2,), (1,), (0,), (0,)]
+
+
+async def test_who_does_not_wait(server: Server) -> None:
+    one, other = server.connect(), server.connect(wait=600.0)
+    await one("BEGIN")
+    await one("UPDATE c SET n = 1 WHERE id = 1")
+    await other("BEGIN")
+    for how in ("FOR UPDATE", "FOR SHARE"):
+        async with asyncio.timeout(20):
+            with pytest.raises(LockNotFree):
+                await other(f"SELECT n FROM c WHERE id = 1 {how} NOWAIT")
+            assert await other(f"SELECT n FROM c WHERE id = 2 {how} NOWAIT") == [(0,)]
+    await one("COMMIT")
+    assert await other("SELECT n FROM c WHERE id = 1 FOR UPDATE NOWAIT") == [(1,)]
+    await other("COMMIT")
+
+
+TAKE = "SELECT id FROM c ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
+
+
+async def test_who_skips_what_is_locked(server: Server) -> None:
+    """Each takes a row of its own, as the workers of a queue do, and what it gives back another one takes."""
+    if len(server.deployments) > 1:
+        db = server.connect()
+        await db("BEGIN")
+        with pytest.raises(Unsupported):
+            await db(TAKE)
+        await db("ROLLBACK")
+        return
+    takers = [server.connect() for _ in range(5)]
+    for each in takers:
+        await each("BEGIN")
+    async with asyncio.timeout(20):
+        assert [await each(TAKE) for each in takers] == [[(1,)], [(2,)], [(3,)], [(4,)], []]
+        assert await takers[4]("SELECT id FROM c WHERE branch = 2 FOR SHARE SKIP LOCKED") == []
+        await takers[0]("DELETE FROM c WHERE id = 1; COMMIT")
+        await takers[1]("ROLLBACK")
+        assert await takers[4](TAKE) == [(2,)]
+        assert await takers[4]("SELECT id FROM c ORDER BY id FOR UPDATE SKIP LOCKED") == [(2,)]
+        reader, other = server.connect(), server.connect()
+        await takers[2]("ROLLBACK")
+        for each in (reader, other):
+            await each("BEGIN")
+            assert await each("SELECT id FROM c ORDER BY id FOR SHARE SKIP LOCKED") == [(3,)]
+        assert await takers[4]("SELECT id FROM c WHERE id = 3 FOR UPDATE SKIP LOCKED") == []
+        waiting = takers[4].begin("UPDATE c SET n = 1 WHERE id = 3")
+        await server.until(lambda: server.waiting() == 1)
+        await reader("COMMIT")
+        await other("COMMIT")
+        await waiting
+    for each in takers:
+        await each("COMMIT")
 
 
 async def test_locking_reads(server: Server) -> None:

@@ -50,6 +50,16 @@ def test_what_is_committed_is_strictly_serializable(seed: int, lists: bool) -> N
     assert report.outcomes["committed"] > 30
 
 
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "registers"])
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_with_locks_where_all_that_is_read_is_locked(seed: int, lists: bool) -> None:
+    """Also where a crash has lost the locks: then it is not committed."""
+    done = ran(seed, lists=lists, locks=True)
+    report = check(done.events, "strict-serializable")
+    assert report.holds, str(report)
+    assert report.outcomes["committed"] > 30
+
+
 def test_what_goes_wrong_did_go_wrong() -> None:
     systems = [ran(seed, lists=False).system for seed in range(4)]
     assert sum(shard.crashes for system in systems for shard in system.shards) > 3
@@ -239,6 +249,20 @@ def test_a_planted_mistake_is_found(
     found = next((seed for seed in range(first, first + SEEDS) if _finds(seed)), None)
     print(f"{where.__name__}.{name}: seed {found}")
     assert found is not None
+
+
+_within = Transaction._within
+
+
+def _begins_again(self: Transaction, domain: DomainIndex, **how: Any) -> InTransaction:
+    return replace(_within(self, domain, **how), begins=True)
+
+
+def test_a_lost_lock_that_nobody_asks_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transaction, "_within", _begins_again)
+    chances = Chances(0.0, 1.5, 0.0)
+    runs = (ran(seed, lists=True, locks=True, chances=chances) for seed in range(SEEDS))
+    assert not all(check(each.events, "strict-serializable").holds for each in runs)
 
 
 @pytest.mark.parametrize(
