@@ -42,6 +42,7 @@ from controller.statements.running import Lists, RunningStatements
 from controller.transactions.in_doubt import InDoubt
 from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import Snapshots
+from controller.transactions.temporary import TemporaryTables
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -150,7 +151,7 @@ class FakeDeployment:
         self.read_timeout = read_timeout
         self.lists = Lists(list, RunningStatements())
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
-        self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions)
+        self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions, TemporaryTables(self))
         self.in_doubt = InDoubt(_no_transactions, _no_transactions, _no_transactions, list)
         self.snapshots = Snapshots(_no_transactions, _no_transactions, _no_transactions, lambda: [FIRST_DOMAIN])
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
