@@ -65,11 +65,13 @@ LONGEST = (
     "tests/campaign/test_campaign.py::test_campaign[first]",
     "tests/campaign/test_campaign.py::test_campaign[second]",
     "tests/drills/test_backup_drill.py",
+    "tests/migrations/spark/test_bulk.py",
     "tests/cluster/test_bad_days.py",
     "tests/cluster/test_cluster_secret.py",
     "tests/comparisons/",
     "tests/attack/",
     "tests/loadgen/test_tpch.py",
+    "tests/headrace/test_readme.py",
     "tests/campaign/test_campaign_machinery.py",
     "tests/drills/test_short_set.py",
 )

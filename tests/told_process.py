@@ -114,6 +114,9 @@ LOADED += ("headrace.cluster.controller_process", "headrace.cluster.api_process"
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload([*LOADED])
 
+FORKED_PARTS = ROOT / "tests" / "cluster" / "forked_parts.py"
+"""What comes before ``-m headrace up``, so that the parts are forks too."""
+
 
 class Fork:
     """What ``subprocess.Popen`` is for ``python`` with these arguments, as far as tests use it: a fork of one process

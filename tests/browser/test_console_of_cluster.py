@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Picture, check_accessible, watched
-from tests.told_process import ROOT, ToldProcess
+from tests.told_process import FORKED_PARTS, ToldProcess
 
 pytestmark = [
     pytest.mark.cluster,
@@ -33,19 +33,9 @@ AGAIN = 60_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
-    command = [
-        f"{ROOT}/tests/cluster/forked_up.py",
-        "up",
-        "--workers",
-        "2",
-        "--port",
-        "0",
-        "--data",
-        str(folder / "data"),
-    ]
+    command = [str(FORKED_PARTS), "-m", "headrace", "up", "--workers", "2", "--controllers", "1", "--port", "0"]
     kept = ["--archive", str(folder / "archive"), "--archive-interval", "3600", "--backups", str(folder)]
-    command += ["--controllers", "1"]
-    process = ToldProcess([*command, *kept], {"NO_COLOR": "1"})
+    process = ToldProcess([*command, "--data", str(folder / "data"), *kept], {"NO_COLOR": "1"})
     try:
         url = process.read_until(r"answers at (https?://[^\s/]+)")[1]
         with httpx.Client(base_url=url, timeout=60) as http:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.told_process import SECONDS, ToldProcess
+from tests.told_process import FORKED_PARTS, SECONDS, ToldProcess
 from zookeeper.secret import Secret, secret_of
 
 DEADLINE = SECONDS
@@ -26,7 +26,8 @@ class Running(ToldProcess):
         self.data = data
         self.url = self.mysql = ""
         self._speaks_mysql = "--mysql-port" in arguments
-        program = ["-m", "headrace"] if parts == "real" else [str(Path(__file__).with_name(f"{parts}_up.py"))]
+        program = [str(Path(__file__).with_name("fake_up.py"))] if parts == "fake" else ["-m", "headrace"]
+        program = [str(FORKED_PARTS), *program] if parts == "forked" else program
         port = [] if "--port" in arguments else ["--port", "0"]
         patient = {"HEADRACE_READ_TIMEOUT": "30", **environment}  # an election on a busy machine takes a while
         super().__init__([*program, "up", "--data", str(data), *port, *arguments], patient, data.parent)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.drills import cluster, faults, running, stage
-from tests.told_process import ToldProcess
+from tests.told_process import FORKED_PARTS, ToldProcess
 
 
 @pytest.fixture
@@ -19,6 +19,18 @@ def server(tmp_path: Path) -> Iterator[str]:
     process = ToldProcess(command, {}, tmp_path)
     yield process.read_until(r"answers at (http://\S+)")[1]
     process.kill()
+
+
+@pytest.fixture(autouse=True)
+def forked_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's parts are forks of its supervisor."""
+    real = cluster.DrillCluster._command
+
+    def command(self: cluster.DrillCluster) -> list[str]:
+        python, *words = real(self)
+        return [python, str(FORKED_PARTS), *words]
+
+    monkeypatch.setattr(cluster.DrillCluster, "_command", command)
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
-"""``headrace up`` whose parts are forks of it, which has loaded the code: a part of its own takes two seconds of the
-processor for that. ``test_real_cluster.py`` starts the parts as they are."""
+"""``headrace up``, or another supervisor, whose parts are forks of it, which has loaded the code: each part of its own
+takes two seconds of the processor for that. ``test_real_cluster.py`` starts the parts as they are.
+
+``python forked_parts.py -m headrace up …``
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
-from headrace.cli import main
+sys.path.insert(1, str(Path(__file__).parents[2]))
+
 from headrace.cluster.supervisor import PROGRAM
-from tests.told_process import python
+from tests.told_process import LOADED, python
 
 execute = asyncio.create_subprocess_exec
 
@@ -54,5 +60,7 @@ def part(arguments: Sequence[str], environment: Mapping[str, str], sockets: Sequ
 
 
 if __name__ == "__main__":
+    for each in LOADED:
+        import_module(each)
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
-    main()
+    python(sys.argv[1:], dict(os.environ))
