@@ -125,7 +125,7 @@ HOUSE = {
     "api": (51, 9190),
     "controller": (101, 20450),
     "worker": (89, 18310),
-    "migrations": (161, 32080),
+    "migrations": (161, 32110),
     "domains": (112, 22410),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -69,8 +69,9 @@ class Visible:
                 yield view
 
     def foreign_keys(self, table: TableSchema) -> Iterator[tuple[ForeignKey, str]]:
-        """With the name of the table that each refers to. A key to a table that may not be seen is not there."""
-        for key in table.foreign_keys:
+        """By name, as in MySQL, with the name of the table that each refers to. A key to a table that may not be
+        seen is not there."""
+        for key in sorted(table.foreign_keys, key=lambda key: key.name):
             parent = self.catalog.tables.get(key.parent.lower()) if key.enforced else None
             title = key.parent if parent is None else parent.title
             if self.may(None, title):

@@ -24,6 +24,7 @@ from migrations.parse.respelling import (
     with_selects_of_rows,
     without_duplicates,
     without_locks,
+    without_national,
     without_priorities,
 )
 from migrations.parse.syntax import (
@@ -284,7 +285,7 @@ def _statement(sql: str, tokens: list[Token], *, of_policy: bool = False) -> Par
     tokens, ignore = without_priorities(tokens)
     tokens, duplicates = without_duplicates(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
-    tokens = with_selects_of_rows(with_interval_calls(with_plain_values(tokens)))
+    tokens = with_selects_of_rows(with_interval_calls(with_plain_values(without_national(tokens))))
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
     try:
         trees = parser.parse(tokens, sql)

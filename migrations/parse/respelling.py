@@ -114,6 +114,23 @@ def with_interval_calls(tokens: list[Token]) -> list[Token]:
     ]
 
 
+_BEFORE_NAMES = ("(", ",", "ADD", "COLUMN", "MODIFY", "EXISTS")
+
+
+def without_national(tokens: list[Token]) -> list[Token]:
+    """``NATIONAL CHAR`` is a CHAR of utf8, as all are here. A column may be called so, too."""
+    if tokens[0].text.upper() not in ("CREATE", "ALTER"):
+        return tokens
+    return [
+        token
+        for at, token in enumerate(tokens)
+        if token.text.upper() != "NATIONAL"
+        or token.token_type in SPELLED
+        or [each.text.upper() for each in tokens[at + 1 : at + 2]] not in (["CHAR"], ["VARCHAR"], ["CHARACTER"])
+        or tokens[at - 1].text.upper() in _BEFORE_NAMES
+    ]
+
+
 _BEFORE_ROWS = frozenset(("(", "UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT", "AS", "EXPLAIN"))
 
 

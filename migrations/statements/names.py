@@ -34,6 +34,11 @@ _TRIMMED = ("table", "view", "column", "database")
 """Names of these have no spaces at their ends; those of keys and conditions may, as in MySQL."""
 
 
+def without_schema(title: str) -> str:
+    """``orders`` of ``shop.orders``: what names are made of that are a table's own."""
+    return title.rpartition(".")[2]
+
+
 def relation_name(node: exp.Expr) -> str:
     """The name of a table or view in a statement.
 

@@ -1,4 +1,4 @@
-"""What definitions say beside columns and keys: comments, which clients read back as they were given."""
+"""What clients read back of definitions: comments, foreign keys in the order of their names, words of types."""
 
 from __future__ import annotations
 
@@ -70,3 +70,25 @@ def test_comments_are_there_after_a_restart(tmp_path: Path) -> None:
                 assert told(db, "t") == (COMMENT, ["later"])
         finally:
             stopped(server)
+
+
+def test_foreign_keys_are_told_in_the_order_of_their_names(db: Any) -> None:
+    rows(db, "CREATE TABLE p (id INT PRIMARY KEY)")
+    keys = [
+        f"CONSTRAINT {name} FOREIGN KEY ({column}) REFERENCES p (id)" for name, column in (("zz", "a"), ("aa", "b"))
+    ]
+    rows(db, f"CREATE TABLE t (a INT, b INT, {', '.join(keys)})")
+    shown = rows(db, "SHOW CREATE TABLE t")[0][1]
+    assert shown.index("CONSTRAINT `aa`") < shown.index("CONSTRAINT `zz`")
+    rows(db, "DROP TABLE t")
+
+
+def test_national_is_a_word_of_a_type_and_a_name(db: Any) -> None:
+    rows(db, "CREATE TABLE t (a NATIONAL VARCHAR(52), b NATIONAL CHAR(3) NOT NULL, national CHAR(2))")
+    rows(db, "ALTER TABLE t ADD COLUMN c NATIONAL CHARACTER(4)")
+    assert [row[:2] for row in rows(db, "DESCRIBE t")] == [
+        ("a", "varchar(52)"),
+        ("b", "char(3)"),
+        ("national", "char(2)"),
+        ("c", "char(4)"),
+    ]

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,7 +23,14 @@ from tests.mysql.conftest import started, stopped
 
 DATABASES = ("test", "test_schema", "test_schema_2")
 """That the suites want to be there."""
-OTHERS = ("pytest==8.4.2", "pymysql==1.2.4", "greenlet")
+PROGRAMS = {
+    "django": ("django==5.2.19",),
+    "peewee": ("peewee==4.5.3",),
+    "pandas": ("pandas==3.1.1",),
+    "sqlmodel": ("sqlmodel==0.0.50", "sqlacodegen==4.0.4"),
+}
+"""Those of ``programs.py``, and what they need."""
+OTHERS = ("pytest==8.4.2", "pymysql==1.2.4", "greenlet", *(pin for pins in PROGRAMS.values() for pin in pins))
 
 
 @dataclass(frozen=True)
@@ -107,9 +115,16 @@ def results(suite: Suite, cache: Path, python: Path, name: str, port: int) -> di
     return found
 
 
+def printed(program: str, python: Path, port: int) -> str:
+    """What a program prints, or what it ends with."""
+    command = [str(python), str(Path(__file__).with_name("programs.py")), program, str(port)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + ("" if done.returncode == 0 else done.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.orms", description=__doc__)
-    parser.add_argument("--only", choices=[suite.package for suite in SUITES])
+    parser.add_argument("--only", choices=[*(suite.package for suite in SUITES), *PROGRAMS])
     parser.add_argument("--cache", type=Path, default=Path(".orms"))
     given = parser.parse_args()
     cache: Path = given.cache.resolve()
@@ -130,7 +145,20 @@ def main() -> None:
             if kind == "passed" and ours != "passed":
                 differs = True
                 print(f"  {test}: {ours}: {why}")
+    for program in PROGRAMS:
+        if given.only not in (None, program):
+            continue
+        texts = []
+        for name in ("MariaDB", "Headrace"):
+            with server(name) as port:
+                texts.append(printed(program, python, port))
+        is_same = texts[0] == texts[1] and "Traceback" not in texts[0]
+        differs = differs or not is_same
+        print(f"{program}: {'the same on both' if is_same else 'differs'}", flush=True)
+        if not is_same:
+            print("\n".join(unified_diff(*(text.splitlines() for text in texts), "MariaDB", "Headrace", lineterm="")))
     sys.exit(differs)
 
 
-main()
+if __name__ == "__main__":  # Servers are forked from a process that reads this file, too.
+    main()

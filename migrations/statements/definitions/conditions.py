@@ -19,7 +19,7 @@ from migrations.parse.reading import exp, text_of
 from migrations.query.expressions import calls
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.statements.names import checked
+from migrations.statements.names import checked, without_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def with_check(schema: TableSchema, condition: exp.Expr, name: str = "") -> Tabl
         raise AlreadyExists(f'check "{name}" of table "{schema.title}" exists')
     number = 1
     while not name or (name.lower() in taken and number > 1):
-        candidate, number = f"{schema.title}_chk_{number}", number + 1
+        candidate, number = f"{without_schema(schema.title)}_chk_{number}", number + 1
         name = "" if candidate.lower() in taken else candidate
     expression = over_row(schema, condition, "CHECK")
     check = Check(checked(name, "check"), stored_expression(text_of(condition), expression))
@@ -88,8 +88,9 @@ def with_check(schema: TableSchema, condition: exp.Expr, name: str = "") -> Tabl
 
 
 def without_check(schema: TableSchema, name: str) -> TableSchema | None:
-    """None: it has none of this name."""
-    left = tuple(check for check in schema.checks if check.name.lower() != name.lower())
+    """None: it has none of this name. An entry of before may have the database in it."""
+    names = (name.lower(), without_schema(name.lower()))
+    left = tuple(check for check in schema.checks if check.name.lower() not in names)
     return replace(schema, checks=left) if len(left) < len(schema.checks) else None
 
 

@@ -27,7 +27,7 @@ from migrations.parse.reading import Parsed, exp, nodes
 from migrations.parse.writing import quote
 from migrations.statements.definitions.columns import key_columns
 from migrations.statements.definitions.sharded import factor
-from migrations.statements.names import checked, relation_name
+from migrations.statements.names import checked, relation_name, without_schema
 
 NOT_ENFORCED = "NOT ENFORCED"
 
@@ -117,10 +117,10 @@ def _name(schema: TableSchema, name: str) -> str:
         raise AlreadyExists(f'constraint "{name}" of table "{schema.title}" exists')
     if name:
         return checked(name, "constraint")
-    number = 1
-    while f"{schema.title}_ibfk_{number}".lower() in taken:
+    number, own = 1, without_schema(schema.title)
+    while f"{own}_ibfk_{number}".lower() in taken:
         number += 1
-    return f"{schema.title}_ibfk_{number}"
+    return f"{own}_ibfk_{number}"
 
 
 def parent_of(schema: TableSchema, foreign: ForeignKey, catalog: Catalog) -> TableSchema:
@@ -311,8 +311,9 @@ def _needed(child: TableSchema, key: ForeignKey, what: str) -> StillInUse:
 
 
 def without_foreign_key(schema: TableSchema, name: str) -> TableSchema | None:
-    """None: it has none of this name."""
-    left = tuple(key for key in schema.foreign_keys if key.name.lower() != name.lower())
+    """None: it has none of this name. An entry of before may have the database in it."""
+    names = (name.lower(), without_schema(name.lower()))
+    left = tuple(key for key in schema.foreign_keys if key.name.lower() not in names)
     return replace(schema, foreign_keys=left) if len(left) < len(schema.foreign_keys) else None
 
 
