@@ -121,15 +121,15 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8200),
+    "headrace": (51, 8210),
     "api": (51, 9190),
-    "controller": (101, 20450),
-    "worker": (89, 18310),
+    "controller": (101, 20530),
+    "worker": (89, 18460),
     "migrations": (161, 32110),
-    "domains": (112, 22410),
+    "domains": (115, 22875),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (78, 14075),
+    "loadgen": (78, 14080),
     "clients": (10, 2535),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

@@ -155,13 +155,15 @@ class InDoubt:
             await self._act(RollBack(), known.id, base)
             return
         if known.others:
+            commit = Commit(decided=True, copies=(await self._act(RollBack(), known.id, base)).copies)
             for other in known.others:
-                await self._act(Commit(decided=True), known.id, other)
+                await self._act(commit, known.id, other)
             await self._act(ForgetDecision(), known.id, base)
             return
-        committed = (await self._act(RollBack(), known.id, known.decider)).rows_affected
-        await self._act(Commit(decided=True) if committed else RollBack(), known.id, base)
-        how = "committed" if committed else "rolled back"
+        told = await self._act(RollBack(), known.id, known.decider)
+        commit = Commit(decided=True, copies=told.copies)
+        await self._act(commit if told.rows_affected else RollBack(), known.id, base)
+        how = "committed" if told.rows_affected else "rolled back"
         _log.warning('transaction "%s", which was left in doubt, was %s in domain %d', known.id, how, base)
 
     async def _act(self, act: TransactionAct, id: str, domain: DomainIndex) -> Written:

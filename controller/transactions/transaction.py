@@ -102,6 +102,8 @@ class Transaction:
         self._commits = self._doubted = False
         self._decider: DomainIndex | None = None
         """It was asked to commit."""
+        self._decides = Commit()
+        """With what."""
 
     @property
     def shards(self) -> tuple[DomainIndex, ...]:
@@ -398,15 +400,17 @@ class Transaction:
         self._commits = True
         if self._decider is None:
             try:
-                await _all(self._unlocked(Prepare(decider, time()), domain) for domain in others)
+                prepared = await _all(self._unlocked(Prepare(decider, time()), domain) for domain in others)
             except (HeadraceError, TimeoutError):
                 self.is_over = True
                 await self._end_all()
                 raise
+            self._decides = Commit(others, copies=tuple(copy for each in prepared for copy in each.copies))
         self._decider = decider
-        written = [await self._decided(others)]
+        written = [await self._decided(self._decides)]
         try:
-            written += await _all(self._commit_part(domain) for domain in others)
+            decided = Commit(decided=True, copies=written[0].copies)
+            written += await _all(self._commit_part(decided, domain) for domain in others)
         except (HeadraceError, TimeoutError) as error:
             self._on_doubt()
             raise OutcomeUnknown(
@@ -419,11 +423,11 @@ class Transaction:
         result = joined(written)
         return result.rows_affected, result.clock
 
-    async def _decided(self, others: tuple[DomainIndex, ...]) -> Written:
+    async def _decided(self, commit: Commit) -> Written:
         """The decider has committed. Where it has not, the others are rolled back, and why is raised."""
         assert self._decider is not None
         try:
-            return await self._unlocked(Commit(others), self._decider)
+            return await self._unlocked(commit, self._decider)
         except (HeadraceError, TimeoutError) as error:
             try:
                 ended = await self._end(self._decider)
@@ -434,14 +438,14 @@ class Transaction:
                     hint="look before it is done again",
                 ) from error
             if ended.rows_affected:
-                return await self._ask(Commit(others), self._decider)
+                return await self._ask(commit, self._decider)
             self.is_over = True
             await self._end_all()
             raise
 
-    async def _commit_part(self, domain: DomainIndex) -> Written:
+    async def _commit_part(self, decided: Commit, domain: DomainIndex) -> Written:
         """What is prepared can only be committed now, by whomever."""
-        return await self._act(Commit(decided=True), self._within(domain), None)
+        return await self._act(decided, self._within(domain), None)
 
     async def _forget(self, decider: DomainIndex) -> None:
         try:

@@ -140,6 +140,8 @@ class ShardManifest:
     """The highest that has written it; see ``ArchiveFenced``."""
     auto_increment: int = 0
     """The last value that was given out when ``position`` was reached."""
+    transactions: tuple[str, ...] = ()
+    """Those over several shards that have rows here up to ``position``, and were not settled when it was reached."""
 
     @property
     def base(self) -> str:
@@ -317,6 +319,7 @@ def manifest_from_json(document: Any, file: str) -> ShardManifest:
             segments=tuple(Segment(**each) for each in document["segments"]),
             epoch=document["epoch"],
             auto_increment=document["auto_increment"],
+            transactions=tuple(document.get("transactions", ())),
         )
         complete = manifest.position == document["position"]
     except (KeyError, TypeError, ValueError) as error:

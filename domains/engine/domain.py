@@ -251,7 +251,7 @@ class Domain:
         position = {each.base: self.clocks.local.get(each.base, 0) for each in (*named, *done.tables)}
         written = Written(done.affected, position, done.first, repeated, done.returned, done.matched)
         if isinstance(within, InTransaction):
-            self.transactions.done(operation, within, written)
+            written = self.transactions.done(operation, within, written)
         step.replies.append(Reply(packet.request, written))
 
     def spread(self, changed: Mapping[str, list[Delta]], step: Step) -> None:

@@ -19,6 +19,7 @@ from typing import NewType
 from domains.errors import HeadraceError
 from domains.language.expressions import Expression
 from domains.language.types import Delta, Row, Value
+from domains.plan.copies import PartCopy
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
 from domains.plan.snapshots import SnapshotAct
 
@@ -219,6 +220,8 @@ class Commit:
     """Shards that are prepared. This one decides: the transaction is committed if this is done, and only then."""
     decided: bool = False
     """It was prepared here, and the decider has committed: where nothing is known of it any more, it was done."""
+    copies: tuple[PartCopy, ...] = ()
+    """What the others have told of their parts, to be kept until all is archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +442,8 @@ class Written:
     """The stored rows that RETURNING is about."""
     matched: int = 0
     """Rows that an UPDATE was about, changed or not."""
+    copies: tuple[PartCopy, ...] = ()
+    """Of what is prepared now: its own part. Of what is committed in several shards: all parts."""
 
 
 @dataclass(frozen=True, slots=True)

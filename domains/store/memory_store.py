@@ -16,6 +16,7 @@ from operator import itemgetter
 from domains.errors import AlreadyExists, NotFound
 from domains.language.encoding import encode_key, row_encoder
 from domains.language.types import Delta, Row, TableSchema, collations_of
+from domains.plan.copies import PartCopy
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.storage import (
@@ -272,7 +273,8 @@ class MemoryStore:
         self._records: dict[str, TransactionRecord] = {}
         self._staged_records: dict[str, TransactionRecord | None] = {}
         self._parts: dict[str, TransactionPart] = {}
-        self._staged_parts: dict[str, TransactionPart] = {}
+        self._staged_parts: dict[str, tuple[TransactionPart, tuple[PartCopy, ...]]] = {}
+        self._copies: dict[str, tuple[PartCopy, ...]] = {}
         self._snapshots: dict[str, tuple[SnapshotRecord, MemoryStore]] = {}
 
     def create_table(self, schema: TableSchema) -> MemoryTable:
@@ -331,7 +333,8 @@ class MemoryStore:
             if record is not None:
                 self._records[id] = record
         self._staged_records.clear()
-        self._parts |= self._staged_parts
+        for id, (part, copies) in self._staged_parts.items():
+            self._parts[id], self._copies[id] = part, copies
         self._staged_parts.clear()
 
     def rollback(self) -> None:
@@ -346,15 +349,22 @@ class MemoryStore:
     def records(self) -> dict[str, TransactionRecord]:
         return dict(self._records)
 
-    def note_part(self, transaction: str, part: TransactionPart) -> None:
-        self._staged_parts[transaction] = part
+    def note_part(self, transaction: str, part: TransactionPart, copies: Sequence[PartCopy] = ()) -> None:
+        self._staged_parts[transaction] = part, tuple(copies)
 
     def parts(self) -> dict[str, TransactionPart]:
         return dict(sorted(self._parts.items()))
 
+    def part(self, transaction: str) -> TransactionPart | None:
+        return self._parts.get(transaction)
+
+    def copies_of(self, transaction: str) -> tuple[PartCopy, ...]:
+        return self._copies.get(transaction, ())
+
     def forget_parts(self, transactions: Iterable[str]) -> None:
         for id in transactions:
             self._parts.pop(id, None)
+            self._copies.pop(id, None)
 
     def keep_snapshot(self, record: SnapshotRecord) -> None:
         copy = MemoryStore(keep_log=False)

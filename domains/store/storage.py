@@ -30,6 +30,7 @@ from domains.errors import (
     StorageFailure,
 )
 from domains.language.types import Delta, Row, TableSchema
+from domains.plan.copies import PartCopy
 from domains.plan.estimates import TableStatistics
 from domains.plan.graph import Columns, DomainIndex
 from domains.store.widening import Widening
@@ -270,11 +271,17 @@ class Store(Protocol):
     def records(self) -> dict[str, TransactionRecord]:
         """What is kept of transactions. Rows have the table's present width; a dropped table is left out."""
 
-    def note_part(self, transaction: str, part: TransactionPart) -> None:
-        """Have this told to cuts of a transaction, with the step's write."""
+    def note_part(self, transaction: str, part: TransactionPart, copies: Sequence[PartCopy] = ()) -> None:
+        """Have this told to cuts of a transaction, with the step's write; and keep copies of other shards' parts."""
 
     def parts(self) -> dict[str, TransactionPart]:
         """What is noted of transactions, those that began first first. Any thread."""
+
+    def part(self, transaction: str) -> TransactionPart | None:
+        """The same of one. Any thread."""
+
+    def copies_of(self, transaction: str) -> tuple[PartCopy, ...]:
+        """What is kept with its part. Any thread."""
 
     def forget_parts(self, transactions: Iterable[str]) -> None:
         """What was noted of these is archived, with what other shards have of them. Not within a step."""

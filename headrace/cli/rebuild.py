@@ -269,7 +269,7 @@ def rebuild(
     if as_json:
         typer.echo(json.dumps(operation.rebuilt))
     else:
-        typer.echo("\n".join(line for each in operation.rebuilt for line in told(each)))
+        typer.echo("\n".join([line for each in operation.rebuilt for line in told(each)] + kept(operation.rebuilt)))
 
 
 class Operation:
@@ -317,6 +317,19 @@ def told(each: dict[str, Any]) -> list[str]:
     else:
         lines.append(f"{each['base']}: nothing is known to be lost")
     return lines
+
+
+def kept(rebuilt: list[dict[str, Any]]) -> list[str]:
+    """A line for each shard that has transactions again."""
+    found = {each["shard"]: each["transactions"] for each in rebuilt if each.get("transactions")}
+    return [
+        f"shard {shard}: {_number(count)} brought back, which other shards have kept"
+        for shard, count in sorted(found.items())
+    ]
+
+
+def _number(count: int) -> str:
+    return "1 transaction was" if count == 1 else f"{count:,} transactions were"
 
 
 def _writes(count: int) -> str:

@@ -3,12 +3,13 @@
 
 ::
 
-    the load writes ─► it rests ─► everything is archived ─► the tail: writes that are counted, one by one
+    the load writes ─► it rests ─► everything is archived ─► the tail: writes and transactions that are counted
         ─► the worker's directory is gone, kill -9 ─► its views wait, the others serve ─► headrace rebuild --lost
         ─► the load writes again ─► judged: the load's writes are there; of the tail, what was named is not, the rest is
 
 Each worker has a data directory of its own, and only the drill starts an archiving. So the drill knows the shard and
-position of each write of the tail, and which of them the command has to name as lost.
+position of each write of the tail, and which of them the command has to name as lost. A transaction is not lost where
+one of its shards has its disk still.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 import httpx
 from headrace_client import tokens
 
+from domains.engine.clock import latest
 from domains.errors import Unavailable
 from domains.plan.packets import Clock
 from loadgen.drills.cluster import DrillCluster, DrillFailed, asked, headrace, missing
@@ -37,6 +39,8 @@ NEVER = 86_400
 """Seconds between two archivings by themselves, the most that the setting allows: none is done while a drill lasts."""
 TAIL = 24
 """Writes that are not archived: some for each shard, so that there is something to lose and something to keep."""
+PAIRS = 12
+"""Transactions that are not archived either, of two rows each."""
 MARKS = 32
 """Keys of the view that moves rows between all shards: so many that each shard has some."""
 
@@ -49,15 +53,14 @@ CREATE VIEW TailMarks AS SELECT mark, COUNT(*) AS n FROM tail WHERE mark = ? GRO
 
 @dataclass(frozen=True, slots=True)
 class TailWrite:
-    """One write of the tail, acknowledged."""
+    """One write of the tail, or a transaction, acknowledged."""
 
-    id: int
-    base: str
-    position: int
+    ids: tuple[int, ...]
+    positions: Clock
 
     @property
-    def shard(self) -> int:
-        return int(self.base.rpartition("@")[2])
+    def shards(self) -> frozenset[int]:
+        return frozenset(int(base.rpartition("@")[2]) for base in self.positions)
 
 
 @asynccontextmanager
@@ -80,7 +83,8 @@ def means_by_spark(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[st
 
 
 async def prepare(stage: DrillStage) -> None:
-    stage.notes |= {"kept_writes": 0, "lost_writes": 0, "named_writes": 0, "next_id": 1, "rebuilt": [], "rebuild_s": []}
+    stage.notes |= {"kept_writes": 0, "lost_writes": 0, "brought_back": 0, "named_writes": 0, "next_id": 1}
+    stage.notes |= {"rebuilt": [], "rebuild_s": []}
     async with stage.cluster.client() as client:
         await asked(client, "/v1/sql", {"sql": SCHEMA})
 
@@ -88,15 +92,16 @@ async def prepare(stage: DrillStage) -> None:
 async def lose(stage: DrillStage) -> None:
     assert stage.load is not None
     first = stage.notes["next_id"]
-    stage.notes["next_id"] = first + 2 * TAIL
+    stage.notes["next_id"] = first + 2 * TAIL + 2 * PAIRS
     worker = await stage.a_worker()
     async with stage.cluster.client() as client:
         await stage.load.order("rest")
         kept = await _write_tail(client, first)
         archived: Clock = (await asked(client, "/v1/archive", None))["positions"]
-        tail = await _write_tail(client, first + TAIL)
+        tail = await _write_tail(client, first + TAIL, pairs=PAIRS)
         lost = await stage.hosted_by(worker)
-        expected = {each.base: each.position for each in tail if each.shard in lost}
+        last = latest(each.positions for each in tail)
+        expected = {base: at for base, at in last.items() if int(base.rpartition("@")[2]) in lost}
         await _destroy(stage, worker, lost)
         began = stage.now
         told = await _rebuild(stage)
@@ -104,19 +109,25 @@ async def lose(stage: DrillStage) -> None:
         await stage.load.order("resume")
         _judge_names(stage, told, archived, expected)
         await stage.until_whole()
-        kept += [each for each in tail if each.shard not in lost]
+        kept += [each for each in tail if not each.shards <= lost]
+        for each in tail:
+            what = "lost_writes" if each.shards <= lost else "brought_back"
+            stage.notes[what] += len(each.shards & lost)
         await _judge_rows(stage, client, kept, tail)
 
 
-async def _write_tail(client: httpx.AsyncClient, first: int) -> list[TailWrite]:
-    """TAIL writes, one by one; returns when all domains have heard of all of them."""
-    tail, clock = [], dict[str, int]()
+async def _write_tail(client: httpx.AsyncClient, first: int, pairs: int = 0) -> list[TailWrite]:
+    """TAIL writes, one by one, and transactions; returns when all domains have heard of all of them."""
+    tail: list[TailWrite] = []
     for number in range(first, first + TAIL):
         answer = await asked(client, "/v1/tables/tail/rows", {"rows": [{"id": number, "mark": number % MARKS}]})
-        ((base, position),) = tokens.decode(answer["token"]).items()
-        tail.append(TailWrite(number, base, position))
-        clock[base] = position
-    keys = [[mark] for mark in range(MARKS)]
+        tail.append(TailWrite((number,), tokens.decode(answer["token"])))
+    for number in range(first + TAIL, first + TAIL + 2 * pairs, 2):
+        ids = number, number + 1
+        text = "; ".join(f"INSERT INTO tail VALUES ({id}, {id % MARKS})" for id in ids)
+        answer = await asked(client, "/v1/sql", {"sql": text, "atomic": True})
+        tail.append(TailWrite(ids, tokens.decode(answer["token"])))
+    keys, clock = [[mark] for mark in range(MARKS)], latest(each.positions for each in tail)
     await asked(client, "/v1/views/TailMarks/lookup", {"keys": keys}, str(tokens.encode(clock)))
     return tail
 
@@ -180,8 +191,8 @@ async def _judge_rows(
     stage: DrillStage, client: httpx.AsyncClient, kept: list[TailWrite], tail: list[TailWrite]
 ) -> None:
     """Exactly the writes that were archived, or whose shards were not lost, must be there."""
-    wanted = {each.id for each in kept}
-    written = sorted(wanted | {each.id for each in tail})
+    wanted = {id for each in kept for id in each.ids}
+    written = sorted(wanted | {id for each in tail for id in each.ids})
     there = {row["id"] for row in await _looked_up(client, "TailOf", written)}
     if there != wanted:
         stage.broken.append(f"of the tail {sorted(there)} are there, and should be {sorted(wanted)}")
@@ -189,7 +200,6 @@ async def _judge_rows(
     stage.notes["kept_writes"] += len(wanted)
     if counted != stage.notes["kept_writes"]:
         stage.broken.append(f"{counted} rows are counted by their marks, and {stage.notes['kept_writes']} should be")
-    stage.notes["lost_writes"] += len(set(written) - there)
 
 
 async def _looked_up(client: httpx.AsyncClient, view: str, keys: Iterable[int]) -> list[dict[str, Any]]:

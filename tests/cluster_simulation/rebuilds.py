@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domains.archive.redo import kept_from_json
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex
@@ -15,7 +16,8 @@ from domains.store.widening import widening
 from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.storage import CrashStore, Disk
-from worker.protocol.operations import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
+from worker.protocol.messages import Done
+from worker.protocol.operations import ArchivedShard, LeaveCopies, RebuildShard, RebuiltTable, ShardRebuilt
 from worker.service.rebuilds import ShardRebuilds
 
 if TYPE_CHECKING:
@@ -150,6 +152,12 @@ class SimulatedRebuilds(ShardRebuilds):
         manifests = self._worker.cluster.archive.of_shard(shard)
         rows = sum(len(part.deltas) for each in manifests for part in each.parts)
         return ArchivedShard({each.base: each.position for each in manifests}, URL, rows)
+
+    async def leave(self, asked: LeaveCopies, kept: Awaitable[bytes]) -> Done:
+        """Nobody has transactions in these clusters."""
+        self._archive()
+        assert not kept_from_json(await kept, "kept")
+        return Done()
 
     def _begun(self, asked: RebuildShard) -> SimulatedUnderWay:  # type: ignore[override]
         self._archive()

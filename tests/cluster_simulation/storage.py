@@ -111,6 +111,7 @@ class CrashStore(FailingStore):
             self._positions[name] = position
             self.trim_after(name, position)
         self._records, self._parts = step.records, step.parts
+        self._copies = {id: copies for id, copies in self._copies.items() if id in step.parts}
         for name, streams in step.streams.items():
             self.table(name)._streams = streams
         for name, number in step.numbers.items():

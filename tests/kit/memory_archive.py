@@ -34,6 +34,8 @@ class MemoryArchive:
         self.looks = 2
         """How often one that is asked for is still under way."""
         self.asked: list[RebuildShard] = []
+        self.left: list[tuple[int, int]] = []
+        """Of which shard what it keeps was left for which lost one."""
         self.folds: dict[str, tuple[int, list[Delta]]] = {}
         """By base shard, as of which position it was archived last, and its rows then."""
         self._shards = shards
@@ -78,6 +80,7 @@ class MemoryArchive:
     ) -> ShardRebuilt | RebuildUnderWay:
         """As ``worker/archive/lost_shard.py`` does it: once for a decision, and the lost positions are passed over."""
         self.asked.append(asked)
+        assert all((other, asked.shard) in self.left for other in range(asked.shards) if other in asked.copies)
         if self.damaged:
             raise SegmentMissing("a segment is missing")
         made = self._made.get((data, asked.shard))

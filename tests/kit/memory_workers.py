@@ -32,6 +32,7 @@ from tests.kit.hosted_site import Found, HostedSite, never_refused
 from tests.kit.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
 from worker.adhoc.cut import samples_of
+from worker.archive.cut_tables import copies_asked
 from worker.dataflow.batch import Batch, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import (
@@ -60,6 +61,7 @@ from worker.protocol.operations import (
     FlushDomain,
     Heard,
     HeardRequest,
+    LeaveCopies,
     LogRelease,
     RebuildShard,
 )
@@ -183,6 +185,10 @@ class MemoryWorker(HostedSite):
                 return Heard(heard_at_last(self.hosted, message.given_up))
             case ArchivedShardRequest():
                 return self.cluster.archive.archived(message)
+            case LeaveCopies():
+                copies_asked(self.hosted, message)
+                self.cluster.archive.left.append((message.domain, message.lost))
+                return Done()
             case RebuildShard():
                 return self.cluster.archive.rebuild(self.cluster.disks, self.descriptor.data, message)
         raise AssertionError(message)

@@ -15,6 +15,7 @@ from domains.language.expressions import Field
 from domains.language.functions import call
 from domains.language.json_rows import stored_expression
 from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.plan.copies import PartCopy
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import TransactionPart, TransactionRecord
@@ -396,11 +397,17 @@ def test_what_is_kept_of_transactions_comes_and_goes_with_the_step(store: AnySto
     assert (store.records(), store.parts()) == ({}, {})
     store.keep("a", prepared)
     store.note_part("b", part)
-    store.note_part("a", replace(part, order=9))
+    copies = (PartCopy(there, 7, 2, b"[]"), PartCopy(DomainIndex(1), 5))
+    store.note_part("a", replace(part, order=9), copies)
+    assert store.copies_of("a") == ()
     store.commit([])
+    assert (store.copies_of("a"), store.copies_of("b"), store.copies_of("never")) == (copies, (), ())
+    assert (store.part("b"), store.part("never")) == (part, None)
     assert store.records() == {"a": prepared}
     assert list(store.parts().items()) == [("a", replace(part, order=9)), ("b", part)]
     store.keep("a", None)
     store.commit([])
     store.forget_parts(["b", "never"])
     assert (store.records(), list(store.parts())) == ({}, ["a"])
+    store.forget_parts(["a"])
+    assert (store.parts(), store.copies_of("a")) == ({}, ())

@@ -32,7 +32,7 @@ from domains.archive.transactions import missing_parts, part_of
 from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.plan.packets import Clock
 from worker.archive.compacting import Tidying
-from worker.archive.cut_tables import Cuts, Key, prepared_in, settle
+from worker.archive.cut_tables import Cuts, Key, committed_in, prepared_in, settle
 from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow, wall_clock
 from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
@@ -373,6 +373,7 @@ class Archiver:
         base = host.domain.base_name(cut.schema)
         try:
             archive = self._open(place, key, host, cut)
+            cut = replace(cut, transactions=committed_in(host.domain, base))
             if archive.lacks_log(cut):
                 archive.begin(cut, cuts.closed, pause=self._pause)
             else:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from domains.archive.redo import kept_to_json, kept_with
 from domains.archive.transactions import known_parts, parts_told
 from domains.engine.domain import Domain
 from domains.errors import BadRequest
@@ -21,7 +22,14 @@ from worker.archive.options import ArchiveOptions, ArchivePass
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import Done, NotHere, version_of
-from worker.protocol.operations import ArchivePositions, ArchiveRequest, KnownParts, PartsRequest, PartsSettled
+from worker.protocol.operations import (
+    ArchivePositions,
+    ArchiveRequest,
+    KnownParts,
+    LeaveCopies,
+    PartsRequest,
+    PartsSettled,
+)
 from worker.rocks.cut import TableCut
 
 Key = tuple[DomainIndex, str]
@@ -66,6 +74,14 @@ def prepared_in(domain: Domain) -> tuple[int, dict[str, TransactionRecord]]:
     return known.order, {id: own.prepared for id, own in known.prepared.items() if own.prepared is not None}
 
 
+def committed_in(domain: Domain, base: str) -> dict[str, int]:
+    """The transactions over several shards that have rows in a table, with their positions; of those that are kept
+    against the loss of a disk, until they are settled. Any thread."""
+    if domain.transactions.parts.others is None:
+        return {}
+    return {id: part.committed[base] for id, part in domain.store.parts().items() if base in part.committed}
+
+
 def settle(hosted: DomainHost, transactions: Collection[str]) -> None:
     """A cut is recorded that has these wholly. Between two steps."""
     for host in hosted.hosts.values():
@@ -102,3 +118,13 @@ def parts_asked(hosted: DomainHost, asked: PartsRequest | PartsSettled) -> Known
         raise NotHere(f"domain {asked.domain} is not hosted here", epoch=hosted.epoch)
     known = known_parts(host.domain.store)
     return KnownParts(tuple(id for id in asked.transactions if id in known))
+
+
+def copies_asked(hosted: DomainHost, asked: LeaveCopies) -> bytes:
+    """What a shard keeps of the parts of a lost one, and from now on nothing more: ``engine/transactions/parts.py``.
+    Between two steps. Raises NotHere."""
+    hosted.known.give_up({asked.lost: asked.incarnation})
+    host = hosted.hosts.get(asked.domain)
+    if host is None or host.domain.incarnation != hosted.known.get(asked.domain):
+        raise NotHere(f"domain {asked.domain} is not hosted here", epoch=hosted.epoch)
+    return kept_to_json(kept_with(host.domain.store, asked.domain, host.domain.incarnation, asked.lost))

@@ -31,15 +31,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from domains.archive.manifest import ArchiveError, ShardManifest, check_rows, opened, sealed
+from domains.archive.redo import (
+    KeptTransaction,
+    copies_directory,
+    copies_file,
+    kept_from_json,
+    redo,
+    tables_of,
+)
 from domains.engine.clock import latest
 from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
+from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from domains.store.row_types import RowTypes
 from domains.store.widening import widening
 from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests, load_manifest, take_over
 from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook
 from worker.embedded import shard_directory
 from worker.protocol.operations import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
 from worker.rocks.acknowledged import AcknowledgedRecord
@@ -162,7 +172,8 @@ def _made(directory: Path, decided: int) -> ShardRebuilt | None:
         raise StorageFailure(f'"{directory / REBUILT}" is damaged: {error}', hint=hint) from error
     if document["decided"] != decided:
         return None
-    return ShardRebuilt(tuple(RebuiltTable(**each) for each in document["tables"]))
+    tables = tuple(RebuiltTable(**each) for each in document["tables"])
+    return ShardRebuilt(tables, document.get("transactions", 0))
 
 
 def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[int], None]) -> ShardRebuilt:
@@ -176,8 +187,8 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
             if each.shard == asked.shard and each.base in asked.bases
         ]
         asked = replace(asked, known=latest([asked.known, _acknowledged(directory / "base", asked)]))
-        tables = _tables(making, place, manifests, asked, loaded)
-        _write(making / REBUILT, sealed({"decided": asked.decided, "tables": [asdict(each) for each in tables]}))
+        made = _made_new(making, place, manifests, asked, loaded)
+        _write(making / REBUILT, sealed({"decided": asked.decided, **asdict(made)}))
         if directory.exists():
             aside = directory.with_name(f"given-up-{directory.name}-{asked.decided}")
             _log.warning("%s is of before the shard was given up: it is now %s", directory, aside)
@@ -187,9 +198,11 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)
         raise
-    for each in tables:
+    for each in made.tables:
         _log.warning("%s: rebuilt as of %d, known up to %d: %d lost", each.base, each.position, each.known, each.lost)
-    return ShardRebuilt(tables)
+    if asked.copies:
+        place.delete_all(copies_directory(asked.decided, asked.shard))
+    return made
 
 
 def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
@@ -202,19 +215,29 @@ def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
     return {each: at for each, schema in asked.bases.items() if (at := record.last.positions.get(schema.name))}
 
 
-def _tables(
+def _made_new(
     making: Path, place: Place, manifests: list[ShardManifest], asked: RebuildShard, loaded: Callable[[int], None]
-) -> tuple[RebuiltTable, ...]:
+) -> ShardRebuilt:
     """All tables, in a store below ``making``; from runs if these count."""
+    copies = _copies(place, asked)
     if asked.runs:
         try:
             sources = [_source(place, each, Place(asked.runs)) for each in manifests]
-            return tuple(_load(making, manifests, sources, asked, loaded))
+            return _load(making, manifests, sources, asked, copies, loaded)
         except ArchiveError as error:
             # If it is the archive itself, the next attempt reports it.
             _log.warning("the runs of shard %d are not used: %s", asked.shard, error)
             shutil.rmtree(making / "base", ignore_errors=True)
-    return tuple(_load(making, manifests, [Source(place, each) for each in manifests], asked, loaded))
+    return _load(making, manifests, [Source(place, each) for each in manifests], asked, copies, loaded)
+
+
+def _copies(place: Place, asked: RebuildShard) -> list[KeptTransaction]:
+    """What the other shards have left, but for what is in a cut, and so is archived here. Raises ArchiveError."""
+    files = [copies_file(asked.decided, asked.shard, other) for other in asked.copies]
+    kept = [each for file in files for each in kept_from_json(place.read(file), place.shown(file))]
+    cut = RecipeBook(place).cut_at() if kept else None
+    settled = cut.closed().settled if cut is not None and cut.is_whole else ()
+    return [each for each in kept if each.id not in settled]
 
 
 def _source(place: Place, manifest: ShardManifest, runs: Place) -> Source:
@@ -233,9 +256,10 @@ def _load(
     manifests: list[ShardManifest],
     sources: list[Source],
     asked: RebuildShard,
+    copies: list[KeptTransaction],
     loaded: Callable[[int], None],
-) -> Iterator[RebuiltTable]:
-    store = RocksStore(making / "base", keep_log=False)
+) -> ShardRebuilt:
+    store, tables = RocksStore(making / "base", keep_log=False), list[RebuiltTable]()
     try:
         for manifest, source in zip(manifests, sources, strict=True):
             position, schema = manifest.position, manifest.schemas[-1]
@@ -252,15 +276,24 @@ def _load(
             known = max(position, asked.known.get(manifest.base, 0))
             if known > position:
                 store.commit([(manifest.table, known, [])])
-            yield RebuiltTable(manifest.base, position, rows, known, source.run)
-        archived = {each.base for each in manifests}
+            tables.append(RebuiltTable(manifest.base, position, rows, known, source.run))
+        archived, named = {each.base for each in manifests}, tables_of(copies, asked.shard)
         for base, schema in sorted(asked.bases.items()):
-            # Created after the last archiving: its rows are lost, but others know its positions.
-            if base not in archived and (known := asked.known.get(base, 0)):
+            # Created after the last archiving: its rows are lost, but others know its positions, or some of its rows.
+            known = asked.known.get(base, 0)
+            if base not in archived and (known or schema.name in named):
                 store.create_table(schema)
-                store.commit([(schema.name, known, [])])
-                yield RebuiltTable(base, 0, 0, known)
+                store.commit([(schema.name, known, [])] if known else ())
+                tables.append(RebuiltTable(base, 0, 0, known))
+        there = {each.table: each.transactions for each in manifests}
+        redone = redo(store, DomainIndex(asked.shard), asked.shards, copies, there)
+        if redone.transactions:
+            _log.warning(
+                "shard %d: %d transactions are brought back that others had kept, %d rows were in their way",
+                *(asked.shard, redone.transactions, redone.displaced),
+            )
         store.sync()
+        return ShardRebuilt(tuple(tables), redone.transactions)
     finally:
         store.close()
 

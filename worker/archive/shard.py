@@ -169,6 +169,7 @@ class ShardArchive:
                 schemas=schemas,
                 segments=(*there.segments, segment),
                 auto_increment=max(there.auto_increment, cut.auto_increment),
+                transactions=tuple(id for id, at in cut.transactions.items() if at <= segment.last),
             )
 
         self.manifest = change_manifest(self.place, self.manifest, change)

@@ -19,6 +19,7 @@ from typing import assert_never, cast
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain
+from domains.engine.transactions.parts import OtherShards
 from domains.errors import HeadraceError
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Command, Progress, RemoveNodes
@@ -49,12 +50,12 @@ from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
 from worker.dataflow.hosted_domain import (
     HostedDomain,
     HostedReaders,
+    Incarnations,
     LinkCounters,
     Reception,
     TokenWait,
     TokenWaits,
     destination,
-    source,
 )
 from worker.dataflow.link_checks import Refused, told
 from worker.dataflow.memory_limiter import Pressure, relieve, room_of
@@ -114,12 +115,11 @@ class DomainHost:
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
         self.reserve = reserve  # See ``memory_limiter.py``: for hosts that share links with others.
+        self.keeps_copies = False  # Of other shards' parts of transactions, against the loss of a disk.
         self.epoch = 0  # The latest leader's that was heard of.
         self.hosts: dict[DomainIndex, HostedDomain] = {}
         self.layouts = HostedReaders()
-        self.known: dict[DomainIndex, int] = {}  # The incarnations of all domains, as far as this worker was told.
-        self._given_up: dict[DomainIndex, int] = {}
-        """Domains of which nothing counts that was sent before these incarnations, until they are known."""
+        self.known = Incarnations()
         self.counters = LinkCounters()
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
@@ -167,6 +167,8 @@ class DomainHost:
                 domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
         domain.transactions.locks.waits_for = lambda id: HostedDomain.waited_for(self.hosts, id)
+        if self.keeps_copies:
+            domain.transactions.parts.others = OtherShards(index, incarnation, self.known.since)
         self._moved.add(index)
         self.opened(store)
 
@@ -208,27 +210,20 @@ class DomainHost:
         for index, nodes in removals.items():
             if index in self.hosts and not self.hosts[index].is_broken:
                 self.perform(index, RemoveNodes(tuple(nodes)), batch)
-        for index, incarnation in incarnations.items():
-            self.known[index] = max(incarnation, self.known.get(index, 0))
+        self.known.learn(incarnations)
         for index, host in self.hosts.items():
             if index in self.known:
                 host.linked = self.known[index] == host.domain.incarnation and not host.is_broken
         for host in self.hosts.values():
             self._meet(host, batch)
         # What is known all have met: older is stale. Who is opened later meets it when linked, and holds until then.
-        self._given_up = {each: of for each, of in self._given_up.items() if self.known.get(each, 0) < of}
+        self.known.met()
         for host in self.hosts.values():
             if host.linked:
                 self._on_links.extend(host.outgoing)
                 host.outgoing.clear()
             self._release(host, batch)
         self._drain(batch)
-
-    def give_up(self, incarnations: Mapping[DomainIndex, int]) -> None:
-        """Take nothing more that domains have sent before these incarnations, of which there is none yet. What stands
-        on them stays as it is until they come again: only then is there something to put in its place."""
-        for index, incarnation in incarnations.items():
-            self._given_up[index] = max(incarnation, self._given_up.get(index, 0))
 
     def _meet(self, host: HostedDomain, batch: Batch) -> None:
         """Tell a domain which of its peers are others than it knew."""
@@ -421,7 +416,7 @@ class DomainHost:
 
     def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch, refused: Refused | None = None) -> None:
         """``refused``: it came from another worker."""
-        if self._given_up and packet.epoch < self._given_up.get(source(packet), 0):
+        if self.known.is_void(packet):
             self.counters.stale += 1
             return
         match host.reception(packet):

@@ -167,6 +167,36 @@ def source(packet: LinkPacket) -> DomainIndex:
     return receiver_of(packet.link) if isinstance(packet, Upquery) else sender_of(packet.link)
 
 
+class Incarnations(dict[DomainIndex, int]):
+    """Of all domains, as far as a worker was told by a ``Reconfigure``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given_up: dict[DomainIndex, int] = {}
+        """Domains of which nothing counts that was sent before these incarnations, until they are known."""
+
+    def learn(self, incarnations: Mapping[DomainIndex, int]) -> None:
+        for index, incarnation in incarnations.items():
+            self[index] = max(incarnation, self.get(index, 0))
+
+    def give_up(self, incarnations: Mapping[DomainIndex, int]) -> None:
+        """Take nothing more that domains have sent before these incarnations, of which there is none yet. What stands
+        on them stays as it is until they come again: only then is there something to put in its place."""
+        for index, incarnation in incarnations.items():
+            self._given_up[index] = max(incarnation, self._given_up.get(index, 0))
+
+    def met(self) -> None:
+        """All that is hosted has met what is known, so that what is older is stale."""
+        self._given_up = {each: of for each, of in self._given_up.items() if self.get(each, 0) < of}
+
+    def since(self, domain: DomainIndex) -> int:
+        """What it has told before this incarnation may not hold."""
+        return max(self.get(domain, 0), self._given_up.get(domain, 0))
+
+    def is_void(self, packet: LinkPacket) -> bool:
+        return bool(self._given_up) and packet.epoch < self._given_up.get(source(packet), 0)
+
+
 # The readers of the domains of one worker: how each lies in the reader map, and which are not to be found yet.
 
 

@@ -66,6 +66,8 @@ class RebuildShard:
     """The greatest positions that are known to have existed. The shard goes on there, so that none is given again."""
     runs: str = ""
     """The URL of the folded and sorted tables (``migrations/backfill/spark/rebuild.py``), if there are any."""
+    copies: tuple[DomainIndex, ...] = ()
+    """The shards that have left theirs in the archive: see ``LeaveCopies``."""
 
     @property
     def bases(self) -> dict[str, TableSchema]:
@@ -99,6 +101,25 @@ class RebuiltTable:
 @dataclass(frozen=True, slots=True)
 class ShardRebuilt:
     tables: tuple[RebuiltTable, ...]
+    transactions: int = 0
+    """Behind what is archived, brought back by what other shards have kept of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveCopies:
+    """Write into the archive what a base shard keeps of the parts of a lost one, which is being rebuilt; nothing that
+    this has told before ``incarnation`` counts any more. → ``Done``; NotHere"""
+
+    epoch: int
+    domain: DomainIndex
+    lost: DomainIndex
+    incarnation: int
+    decided: int
+    """See ``RebuildShard``."""
+
+
+RebuildMessage = RebuildShard | LeaveCopies
+"""What only a leader asks for."""
 
 
 # --- moving a domain ------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ Cuts that are taken between the same two steps show all tables as of the same mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from domains.language.types import Delta, TableSchema
 from worker.rocks import layout
@@ -55,6 +55,8 @@ class TableCut:
     auto_increment: int
     """The last value that was given out."""
     _view: DatabaseView | None
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """Those over several shards that are not settled, with the positions of their rows; some of them may be later."""
 
     def log(self, after: int, limit: int) -> LogEntries:
         """The next entries, at most ``limit``, with a sequence above ``after``, oldest first, in the width of the cut's

@@ -9,6 +9,7 @@ key                                             value                           
 ``m 03 ‖ table ‖ stream``                       the last number, 8 bytes                    a stream of writes
 ``m 04 ‖ id``                                   marshal: decider, others, rows, changes, …  a transaction's record
 ``m 05 ‖ id``                                   marshal: decider, others, positions         where its part stands
+``m 06 ‖ id``                                   marshal: shard, …, changes, of each         the other shards' parts
 ``r ‖ table ‖ row key``                         the row's content, or nothing               a row
 ``i ‖ table ‖ index ‖ columns ‖ row key``       the row's content, or nothing               an index entry
 ``l ‖ table ‖ sequence``                        marshal: deltas                             a step in the log
@@ -37,6 +38,8 @@ TRANSACTIONS = b"m\x04"
 """What is kept of transactions over several shards, by their ids."""
 PARTS = b"m\x05"
 """Where the parts of transactions stand among a shard's writes, by their ids, until that is archived."""
+COPIES = b"m\x06"
+"""With them, what the other shards have told of theirs."""
 ROWS = b"r"
 INDEXES = b"i"
 LOG = b"l"

@@ -16,6 +16,7 @@ from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.language.collating.collation import VERSIONS
 from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
+from domains.plan.copies import PartCopy
 from domains.store.storage import (
     DISK_RESERVE,
     CommitLost,
@@ -270,17 +271,29 @@ class RocksStore:
         read = tuple(each for each in read if each in self._tables)
         return TransactionRecord(decider, others, affected, read, there, *then)
 
-    def note_part(self, transaction: str, part: TransactionPart) -> None:
+    def note_part(self, transaction: str, part: TransactionPart, copies: Sequence[PartCopy] = ()) -> None:
         clocks = (dict(part.prepared), dict(part.before), dict(part.committed))
         noted = marshal.dumps((part.decider, part.others, *clocks, part.prepared_order, part.order), MARSHAL_VERSION)
         self._pending[layout.PARTS + transaction.encode()] = noted
+        if copies:
+            kept = [(each.shard, each.incarnation, each.order, each.changes, each.behind) for each in copies]
+            self._pending[layout.COPIES + transaction.encode()] = marshal.dumps(kept, MARSHAL_VERSION)
 
     def parts(self) -> dict[str, TransactionPart]:
         entries = self._database.items(layout.PARTS, layout.prefix_end(layout.PARTS))
         return {key[len(layout.PARTS) :].decode(): TransactionPart(*marshal.loads(value)) for key, value in entries}
 
+    def part(self, transaction: str) -> TransactionPart | None:
+        noted = self._database.get(layout.PARTS + transaction.encode())
+        return None if noted is None else TransactionPart(*marshal.loads(noted))
+
+    def copies_of(self, transaction: str) -> tuple[PartCopy, ...]:
+        kept = self._database.get(layout.COPIES + transaction.encode())
+        return () if kept is None else tuple([PartCopy(*each) for each in marshal.loads(kept)])
+
     def forget_parts(self, transactions: Iterable[str]) -> None:
-        gone: dict[bytes, bytes | None] = {layout.PARTS + id.encode(): None for id in transactions}
+        ids = [id.encode() for id in transactions]
+        gone: dict[bytes, bytes | None] = {kept + id: None for kept in (layout.PARTS, layout.COPIES) for id in ids}
         if gone:
             self._database.write(gone)
 

@@ -26,6 +26,8 @@ def start_archiver(
     from worker.archive.place import check_usable
 
     check_usable(options.url)
+    # Where the process is the whole deployment, all shards are on one disk.
+    dataflow.hosted.keeps_copies = recipe is None
     archiver = Archiver(dataflow, options, recipe=recipe)
     archiver.start()
     return archiver

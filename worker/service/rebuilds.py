@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from threading import Thread
 
+from domains.archive.redo import copies_file
 from domains.errors import BadRequest, HeadraceError, StorageFailure
-from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, ShardRebuilt
+from worker.protocol.messages import Done
+from worker.protocol.operations import ArchivedShard, LeaveCopies, RebuildShard, RebuildUnderWay, ShardRebuilt
 
 REST_MAX = 0.05
 """Seconds between two parts of some thousand rows. A rest is as long as the part took, so that half of the
@@ -61,6 +64,15 @@ class ShardRebuilds:
         from worker.archive.place import Place
 
         return await asyncio.to_thread(lambda: archived_shard(Place(url), shard))
+
+    async def leave(self, asked: LeaveCopies, kept: Awaitable[bytes]) -> Done:
+        """See ``LeaveCopies``. Raises BadRequest without an archive, NotHere, ArchiveError."""
+        url, document = self._archive(), await kept
+        from worker.archive.place import Place
+
+        file = copies_file(asked.decided, asked.lost, asked.domain)
+        await asyncio.to_thread(lambda: Place(url).replace(file, document))
+        return Done()
 
     async def rebuild(self, asked: RebuildShard) -> ShardRebuilt | RebuildUnderWay:
         """See ``RebuildShard``."""

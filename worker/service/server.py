@@ -24,7 +24,7 @@ from domains.plan.packets import InTransaction, Operation
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE, Store, refusal
 from worker.adhoc.cut import asked_of_transactions, samples_of
-from worker.archive.cut_tables import archive_for, parts_asked
+from worker.archive.cut_tables import archive_for, copies_asked, parts_asked
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import LoopCompletions
@@ -72,10 +72,12 @@ from worker.protocol.operations import (
     HeardRequest,
     HeldRequest,
     HoldRequest,
+    LeaveCopies,
     LinkRequest,
     LogRelease,
     PartsRequest,
     PartsSettled,
+    RebuildMessage,
     RebuildShard,
     ReleaseRequest,
     ShowRequest,
@@ -108,7 +110,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 LeaderMessage = (
-    Ping | OpenDomain | FlushDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
+    Ping | OpenDomain | FlushDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildMessage
 )
 
 
@@ -276,6 +278,8 @@ class WorkerServer:
                 return self._begin(self._open(message))
             case RebuildShard():
                 return self._rebuilds.rebuild(message)
+            case LeaveCopies():
+                return self._rebuilds.leave(message, self._ask(lambda hosted, _: copies_asked(hosted, message)))
             case FlushDomain(domain=domain):
                 return self._flush(domain)
             case CloseDomain():

@@ -71,7 +71,7 @@ def heard_positions(hosted: DomainHost) -> Clock:
 
 def heard_at_last(hosted: DomainHost, given_up: Mapping[DomainIndex, int]) -> Clock:
     """``heard_positions``; from now on nothing is heard of given-up domains before these incarnations."""
-    hosted.give_up(given_up)
+    hosted.known.give_up(given_up)
     return heard_positions(hosted)
 
 

@@ -22,6 +22,7 @@ from domains.errors import HeadraceError
 from domains.language import expressions, types
 from domains.language.functions.json import paths, table
 from domains.plan import commands, graph, packets
+from domains.plan.copies import PartCopy
 from domains.plan.estimates import Estimated
 from domains.plan.snapshots import InSnapshot
 from domains.store.storage import SnapshotRecord
@@ -79,6 +80,7 @@ PACKETS: tuple[type, ...] = (
     *get_args(packets.Packet),
     *get_args(packets.Outcome),
     InSnapshot,
+    PartCopy,
     packets.Fill,
     packets.InTransaction,
     packets.Once,

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.cluster.leader.building import BulkSettings
-from controller.cluster.leader.fleet import Deposed
+from controller.cluster.leader.fleet import Deposed, together
 from controller.cluster.leader.placing import place
 from controller.cluster.leader.port import LeaderPort
 from controller.cluster.lost_shards import fencing
@@ -51,7 +51,15 @@ from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.backfill.job import JobProgress
 from migrations.backfill.spark.settings import By
-from worker.protocol.operations import ArchivedShard, ArchivedShardRequest, RebuildShard, RebuiltTable, ShardRebuilt
+from worker.protocol.messages import NotHere
+from worker.protocol.operations import (
+    ArchivedShard,
+    ArchivedShardRequest,
+    LeaveCopies,
+    RebuildShard,
+    RebuiltTable,
+    ShardRebuilt,
+)
 
 LOOK_FIRST = 0.1
 LOOK_MAX = 2.0
@@ -71,6 +79,8 @@ class RebuildOutcomes:
         self.folding: set[str] = set()
         """The rebuild that is having the archive folded, if any: see ``rebuild_way.turn``."""
         self.refills = Refills()
+        self._copies: dict[DomainIndex, tuple[int, tuple[DomainIndex, ...]]] = {}
+        """For which decision which other shards have left what they keep of its transactions."""
 
     def forget(self, domains: Iterable[DomainIndex]) -> None:
         """Drop the results of earlier decisions."""
@@ -85,12 +95,14 @@ class RebuildOutcomes:
         state: ClusterState,
         takers: Mapping[str, str],
         tables: Callable[[DomainIndex], Iterable[TableSchema]],
+        there: Collection[str],
     ) -> dict[DomainIndex, str]:
-        """Have the decided rebuilds done. Answers those that are not done yet, and why: they must not be opened."""
+        """Have the decided rebuilds done, by the workers that are ``there``. Answers those that are not done yet, and
+        why: they must not be opened."""
         wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
         waiting: dict[DomainIndex, str] = {}
         for domain in wanted:  # One after the other, since each is answered at once.
-            why = await self._one(ask, state, domain, takers, tuple(tables(domain)))
+            why = await self._one(ask, state, domain, takers, tuple(tables(domain)), there)
             if why is not None:
                 waiting[domain] = why
         return waiting
@@ -102,6 +114,7 @@ class RebuildOutcomes:
         domain: DomainIndex,
         takers: Mapping[str, str],
         tables: tuple[TableSchema, ...],
+        there: Collection[str],
     ) -> str | None:
         given = state.placement[domain]
         assert given.rebuild is not None
@@ -109,11 +122,14 @@ class RebuildOutcomes:
         if not able:
             return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
         due = given.rebuild
-        message = RebuildShard(state.epoch, domain, state.shards, due.decided, tables, due.known, due.runs)
         try:
+            copies = await self._left(ask, state, domain, due.decided, there)
+            message = RebuildShard(state.epoch, domain, state.shards, due.decided, tables, due.known, due.runs, copies)
             answer = await ask(able[0], message)
         except (Interrupted, Deposed):
             raise
+        except NotHere as error:
+            return f"another shard, which may keep transactions of it, is not open yet: {error}"
         except HeadraceError as error:
             self.failed[domain] = error
             return f'worker "{able[0]}" cannot rebuild it: {error}'
@@ -125,6 +141,32 @@ class RebuildOutcomes:
         self.failed.pop(domain, None)
         self.rows[domain] = sum(each.rows for each in answer.tables)
         return None
+
+    async def _left(
+        self, ask: Ask, state: ClusterState, domain: DomainIndex, decided: int, there: Collection[str]
+    ) -> tuple[DomainIndex, ...]:
+        """The shards that have left what they keep of its transactions, once each has.
+
+        :raises NotHere: one is not open yet. :raises Unavailable: it is away. :raises ArchiveError"""
+        keeping = {
+            other: given
+            for other, given in state.placement.items()
+            if other < state.shards and other != domain and given.rebuild is None
+        }
+        if self._copies.get(domain, (0,))[0] != decided:
+            incarnation = state.placement[domain].incarnation
+            for other, given in keeping.items():
+                if given.worker not in there:
+                    raise Unavailable(
+                        f"shard {other}, which may keep transactions of it, is away",
+                        hint=f"bring it back; or, if its disk is gone as well, headrace rebuild {other}",
+                    )
+            await together(
+                ask(given.worker, LeaveCopies(state.epoch, other, domain, incarnation, decided))
+                for other, given in keeping.items()
+            )
+            self._copies[domain] = decided, tuple(keeping)
+        return self._copies[domain][1]
 
 
 def lost_shards(leader: LeaderPort, named: Collection[int] = ()) -> list[DomainIndex]:
@@ -282,9 +324,15 @@ class RebuildOperations:
     async def _rebuilt(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> list[dict[str, Any]]:
         await self._until_made(wanted, shown)
         return [
-            {"shard": domain, "worker": self._leader.ledger.decided.placement[domain].worker, **_shown(each)}
+            {
+                "shard": domain,
+                "worker": self._leader.ledger.decided.placement[domain].worker,
+                **_shown(each),
+                "transactions": made.transactions,
+            }
             for domain in wanted
-            for each in self._told(domain)
+            if (made := self._outcomes.made.get(domain)) is not None
+            for each in made.tables
         ]
 
     def _chosen(self, shards: Sequence[int]) -> list[DomainIndex]:
@@ -370,7 +418,7 @@ class RebuildOperations:
                     error = self._outcomes.failed[domain]
                     raise Unavailable(
                         f"shard {domain} is given up, and cannot be rebuilt yet: {error.message}",
-                        hint="it is tried again until it can be; look at the status",
+                        hint=error.hint or "it is tried again until it can be; look at the status",
                     ) from error
             if self._leader.is_calm:
                 return
@@ -381,7 +429,3 @@ class RebuildOperations:
                 return  # Other domains may still be closed.
             self._leader.look_again()
             pause = min(2 * pause, LOOK_MAX)
-
-    def _told(self, domain: DomainIndex) -> Iterable[RebuiltTable]:
-        made = self._outcomes.made.get(domain)
-        return () if made is None else made.tables

@@ -275,8 +275,10 @@ class ShownTables(StagedTables):
 class PreparedOnes(Protocol):
     """The transactions of a domain, as far as a snapshot has to know them."""
 
-    order: int
     prepared: dict[str, OpenTransaction]
+
+    @property
+    def order(self) -> int: ...
 
 
 def begun_snapshot(of: PreparedOnes, most: int, decided: Container[str]) -> Snapshot:

@@ -17,14 +17,14 @@ from domains.engine.transactions.open_transaction import (
     StatementTables,
     begun_snapshot,
 )
+from domains.engine.transactions.parts import Parts
 from domains.engine.transactions.snapshots import StandingStill
 from domains.engine.transactions.staged import StagedTables
 from domains.engine.writing.foreign_keys import change_related
-from domains.engine.writing.write import NOTHING, Changes, TableDeltas, change_table
+from domains.engine.writing.write import NOTHING, Changes, change_table
 from domains.engine.writing.written import WrittenTables
 from domains.errors import Conflict, HeadraceError, LimitExceeded, Locked, NotFound, TransactionEnded
 from domains.language.types import Delta, TableSchema
-from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     SKIPPING,
     Amend,
@@ -50,7 +50,7 @@ from domains.plan.packets import (
     Written,
 )
 from domains.plan.snapshots import SnapshotAct
-from domains.store.storage import PARTS_MOST, Store, TransactionPart, TransactionRecord
+from domains.store.storage import Store, TransactionRecord
 
 TOGETHER = 8
 """Times what one may take is what all may take."""
@@ -76,13 +76,13 @@ class Transactions:
         self.decided: dict[str, TransactionRecord] = {}
         """Those that were committed here, and perhaps not yet in other shards."""
         self.locks = Locks(self._look_ups)
-        parts = store.parts()
-        store.forget_parts(list(parts)[:-PARTS_MOST])
-        orders = [part.order for part in parts.values()]
-        self.order = max([*orders, *(record.order for record in store.records().values())], default=0)
-        """The number of what was prepared or committed last, as cuts are told of it."""
+        self.parts = Parts(written, store, self.decided, self._look_ups)
         self.snapshots = StandingStill(store)
         self._restore()
+
+    @property
+    def order(self) -> int:
+        return self.parts.order
 
     def _restore(self) -> None:
         """Have what is stored: after a crash all that is known. A prepared one holds the tables that it has read whole
@@ -150,6 +150,8 @@ class Transactions:
             if isinstance(act, ForgetDecision):
                 self._store.keep(id, None)
             return Changes({}, self.decided[id].affected if isinstance(act, Commit) else 1)
+        if isinstance(act, (Commit, RollBack)) and ended is None and id not in self.open and self._store.part(id):
+            return Changes({}, int(isinstance(act, RollBack)))  # It was committed, and is known by its part alone.
         if isinstance(act, (RollBack, ForgetDecision)):
             if id in self.prepared:
                 self._store.keep(id, None)
@@ -178,32 +180,18 @@ class Transactions:
             case Commit(others=others):
                 if own.prepared is None:
                     self._check_locks(own, waits=not others)
+                self.parts.check(own, act)
                 if own.prepared is not None or others:
                     self._store.keep(id, TransactionRecord(within.domain, others, own.affected) if others else None)
                 changes = own.tables.changes()
                 if own.prepared is not None or others or len(changes) > 1:
-                    self._store.note_part(id, self._part(own, within.domain, others, changes))
+                    self.parts.note(own, act, within.domain, changes)
                 return Changes(changes, own.affected)
             case Insert() | Update() | Delete() | Amend():
                 return self._stage(own, act, within)
             case _:
                 assert_never(act)
         return NOTHING
-
-    def _part(
-        self, own: OpenTransaction, domain: DomainIndex, others: tuple[DomainIndex, ...], changes: TableDeltas
-    ) -> TransactionPart:
-        """Of one that is committed with this step: the next position of each table is its."""
-        before = self._written.positions()
-        committed = {table.base: before[table.base] + 1 for table in changes}
-        order, then = self._next_order(), own.prepared
-        if then is None:
-            return TransactionPart(domain, others, before, before, committed, order, order)
-        return TransactionPart(then.decider, (), then.at, before, committed, then.order, order)
-
-    def _next_order(self) -> int:
-        self.order += 1
-        return self.order
 
     def _changed_by(self, tables: StagedTables, operation: Operation) -> Changes:
         known = tables.known(operation.table)
@@ -326,9 +314,8 @@ class Transactions:
             changes = {name: list(deltas.items()) for name, deltas in own.tables.staged_deltas().items()}
             read = tuple(name for name, each in self._look_ups.items() if each.have(own.id))
             at = self._written.positions()
-            own.preparing = TransactionRecord(
-                act.decider, (), own.affected, read, changes, act.since, at, self._next_order()
-            )
+            order = self.parts.next_order()
+            own.preparing = TransactionRecord(act.decider, (), own.affected, read, changes, act.since, at, order)
             self._store.keep(own.id, own.preparing)
         return Changes(own.tables.changes(), own.affected)
 
@@ -398,20 +385,22 @@ class Transactions:
             self._end(own.id, error)
             raise error
 
-    def done(self, act: TransactionAct, within: InTransaction, written: Written) -> None:
-        """What :meth:`take` gave is stored."""
+    def done(self, act: TransactionAct, within: InTransaction, written: Written) -> Written:
+        """What :meth:`take` gave is stored. Answers what is told of it."""
         id = within.id
-        if isinstance(act, RollBack):
+        if isinstance(act, RollBack) and not written.rows_affected:
             self._end(id, TransactionEnded(f'transaction "{id}" was rolled back', hint="begin another one"))
         elif isinstance(act, ForgetDecision):
             self.decided.pop(id, None)
         elif isinstance(act, Prepare):
             own = self.prepared[id] = self.locks.holders[id] = self.open[id]
             own.prepared = own.prepared or own.preparing  # It may be asked again.
+            return self.parts.prepared(own, written)
         elif isinstance(act, Commit):
             if act.others and id in self.open:
                 self.decided[id] = TransactionRecord(within.domain, act.others, self.open[id].affected)
             self._end(id, written)
+        return self.parts.decided(id, act, written)
 
     def failed(self, act: TransactionAct, within: Within, error: HeadraceError) -> None:
         """A write is not done."""

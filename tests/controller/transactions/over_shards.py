@@ -99,13 +99,15 @@ class Shard:
 
     def _open(self) -> None:
         self.incarnation += 1
+        self._open_at(self.incarnation)
+
+    def _open_at(self, incarnation: int) -> None:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(OutcomeUnknown("the shard has crashed"))
         self._answers.clear()
-        self.domain = Domain(
-            DomainIndex(self.number), self.store, incarnation=self.incarnation, shard=self.number, shards=SHARDS
-        )
+        index = DomainIndex(self.number)
+        self.domain = Domain(index, self.store, incarnation=incarnation, shard=self.number, shards=SHARDS)
 
     def crash(self, until: float) -> None:
         self.store.crash(self._random)

@@ -142,14 +142,14 @@ def _all_that_is_missing_is_lost(
     return whole(positions, parts, missing_parts(parts))
 
 
-def _reads_are_nothing(self: MemoryStore, transaction: str, noted: TransactionPart) -> None:
+def _reads_are_nothing(self: MemoryStore, transaction: str, noted: TransactionPart, copies: Any = ()) -> None:
     if noted.committed:
-        _note_part(self, transaction, noted)
+        _note_part(self, transaction, noted, copies)
 
 
-def _only_the_decider_notes(self: MemoryStore, transaction: str, noted: TransactionPart) -> None:
+def _only_the_decider_notes(self: MemoryStore, transaction: str, noted: TransactionPart, copies: Any = ()) -> None:
     if noted.others:
-        _note_part(self, transaction, noted)
+        _note_part(self, transaction, noted, copies)
 
 
 def _always_prepared(self: ArchivedPart, positions: Clock, end: float) -> bool:

@@ -178,9 +178,12 @@ def _plain_writes_pass(self: Transactions, operation: Any) -> Any:
     return self._changed_by(self._written, operation)
 
 
-def _decides_without_a_record(self: MemoryStore, transaction: str, record: Any) -> None:
-    if record is None or not record.is_committed:
-        self._staged_records[transaction] = record
+def _decides_without_a_record(self: MemoryStore, transaction: str, part: Any, copies: Any = ()) -> None:
+    """Neither one nor where its part stands, which tells the same."""
+    if part.others:
+        self._staged_records.pop(transaction, None)
+    else:
+        self._staged_parts[transaction] = part, tuple(copies)
 
 
 def _prepares_without_a_record(self: MemoryStore, transaction: str, record: Any) -> None:
@@ -188,9 +191,10 @@ def _prepares_without_a_record(self: MemoryStore, transaction: str, record: Any)
         self._staged_records[transaction] = record
 
 
-def _asked_is_not_decided(self: Transactions, act: Any, within: Any, written: Written) -> None:
+def _asked_is_not_decided(self: Transactions, act: Any, within: Any, written: Written) -> Written:
     if not isinstance(act, RollBack) or within.id in self.prepared:
-        _done(self, act, within, written)
+        return _done(self, act, within, written)
+    return written
 
 
 async def _commits_what_is_prepared(self: InDoubt, base: DomainIndex, known: Any) -> None:
@@ -219,8 +223,8 @@ def _reads_hold(self: Transactions, own: OpenTransaction, *, waits: bool) -> Non
 MISTAKES: list[tuple[type, str, Callable[..., Any], int]] = [
     (Transactions, "_check_locks", _no_locks, 1),
     (Transactions, "_check_locks", _reads_hold, 9),
-    (Transactions, "write_beside", _plain_writes_pass, 0),
-    (MemoryStore, "keep", _decides_without_a_record, 0),
+    (Transactions, "write_beside", _plain_writes_pass, 82),
+    (MemoryStore, "note_part", _decides_without_a_record, 0),
     (MemoryStore, "keep", _prepares_without_a_record, 0),
     (InDoubt, "_settle", _commits_what_is_prepared, 0),
     (InDoubt, "_settle", _rolls_back_what_is_prepared, 12),

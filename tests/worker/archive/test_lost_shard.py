@@ -7,18 +7,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from archived_tables import BAG
 
-from domains.archive.manifest import ArchiveFenced, SegmentMissing
+from domains.archive.manifest import ArchiveError, ArchiveFenced, SegmentMissing, ShardManifest
+from domains.archive.redo import KeptTransaction, copies_file, kept_to_json
 from domains.errors import BadRequest, StorageFailure
 from domains.language.types import Row
+from domains.plan.copies import PartCopy, copied
+from domains.plan.graph import DomainIndex
 from worker.archive import lost_shard
 from worker.archive.folding import fold
 from worker.archive.lost_shard import archived_shard, rebuild_shard
-from worker.archive.manifests import load_manifest
+from worker.archive.manifests import change_manifest, load_manifest
 from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.embedded import shard_directory
 from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
@@ -111,6 +116,66 @@ def test_it_is_made_once_for_a_decision(tmp_path: Path, url: str) -> None:
     assert again.tables == (RebuiltTable("t@1", ARCHIVED, ARCHIVED, WRITTEN + 1),), "what is here knows of one more"
     assert held(data)[0] == WRITTEN + 1
     assert (data / "shards" / "given-up-0001-15" / "base").is_dir(), "what was there is put aside"
+
+
+def leave(url: str, decided: int = 9) -> RebuildShard:
+    """What shard 0 keeps of two transactions, of which the archive has one already."""
+    other, lost = DomainIndex(0), DomainIndex(SHARD)
+
+    def copy(order: int, number: int) -> PartCopy:
+        return PartCopy(lost, 3, order, copied({("t", BAG.generation): [(row(number), 1)]}))
+
+    kept = [KeptTransaction(id, other, other, (copy(at, at),)) for id, at in (("a", ARCHIVED), ("b", WRITTEN))]
+    Place(url).replace(copies_file(decided, SHARD, 0), kept_to_json(kept))
+    return replace(asked(decided), copies=(other,))
+
+
+def test_transactions_that_others_keep_are_brought_back(tmp_path: Path, url: str) -> None:
+    """Those that are in the archive are not, by the manifest or by a cut that has settled them."""
+    place = Place(url)
+    change_manifest(place, taken(url), lambda there: replace(there, transactions=("a",)))
+    made = rebuild_shard(tmp_path / "data", url, leave(url))
+    assert made.transactions == 1
+    assert held(tmp_path / "data") == (WRITTEN + 1, {row(number) for number in (*range(1, ARCHIVED + 1), WRITTEN)})
+    assert not place.files("copies"), "nobody needs it any more"
+    store = RocksStore(shard_directory(tmp_path / "data", SHARD) / "base")
+    assert list(store.parts()) == ["a", "b"]
+    store.close()
+    assert rebuild_shard(tmp_path / "data", url, replace(asked(), copies=(DomainIndex(0),))) == made
+
+
+def test_what_a_cut_has_settled_is_not_brought_back(tmp_path: Path, url: str) -> None:
+    def part(shard: int) -> dict[str, Any]:
+        told = {"id": "a", "shard": shard, "decider": 0, "others": [SHARD] if not shard else []}
+        at = {f"t@{shard}": ARCHIVED}
+        return {**told, "prepared": at, "before": {f"t@{shard}": ARCHIVED - 1}, "committed": at, "prepared_order": 1}
+
+    record = RecipeRecord("2026-01-01T00:00:00.000Z", {"t@0": ARCHIVED, "t@1": ARCHIVED}, {}, SHARDS, "{}")
+    RecipeBook(Place(url)).keep(replace(record, told=(part(0), part(1))))
+    made = rebuild_shard(tmp_path / "data", url, leave(url))
+    assert made.transactions == 1
+    assert held(tmp_path / "data")[1] == {row(number) for number in (*range(1, ARCHIVED + 1), WRITTEN)}
+
+
+def test_without_what_the_others_keep_nothing_is_made(tmp_path: Path, url: str) -> None:
+    request = leave(url)
+    file = Path(url) / copies_file(9, SHARD, 0)
+    whole = file.read_bytes()
+    for damaged in (None, whole[:-9], whole.replace(b"name", b"nama", 1), b"[]"):
+        file.unlink(missing_ok=True)
+        if damaged is not None:
+            file.write_bytes(damaged)
+        with pytest.raises(ArchiveError, match="what another shard has kept"):
+            rebuild_shard(tmp_path / "data", url, request)
+        assert not shard_directory(tmp_path / "data", SHARD).exists()
+    file.write_bytes(whole)
+    assert rebuild_shard(tmp_path / "data", url, request).transactions == 2
+
+
+def taken(url: str) -> ShardManifest:
+    manifest = load_manifest(Place(url), "t", SHARD)
+    assert manifest is not None
+    return manifest
 
 
 def test_a_damaged_archive_makes_nothing(tmp_path: Path, url: str) -> None:

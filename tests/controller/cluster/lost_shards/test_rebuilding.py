@@ -177,11 +177,30 @@ def test_a_shard_that_its_worker_cannot_open_is_given_up_by_its_number() -> None
     losing(scenario)
 
 
-def test_only_some_are_given_up() -> None:
+def test_one_that_is_away_as_well_is_waited_for() -> None:
+    """It may keep transactions of those that are given up, and nobody can ask it."""
+
     async def scenario(lost: Lost) -> None:
-        told = await lost.rebuild(lost.shards[0])
-        assert {each["shard"] for each in told} == {lost.shards[0]}
-        assert lost_shards(lost.cluster.led) == lost.shards[1:]
+        first, *others = lost.shards
+        with pytest.raises(Unavailable, match=f"shard {others[0]}, which may keep transactions") as caught:
+            await lost.rebuild(first)
+        assert f"headrace rebuild {others[0]}" in str(caught.value.hint)
+        assert not lost.cluster.archive.asked
+        await lost.rebuild(*others)
+        await lost.cluster.calm()
+        lost.forget()
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_each_other_shard_leaves_what_it_keeps_before_one_is_made() -> None:
+    async def scenario(lost: Lost) -> None:
+        others = [shard for shard in range(6) if shard not in lost.shards]
+        await lost.rebuild()
+        assert {each.copies for each in lost.cluster.archive.asked} == {tuple(map(DomainIndex, others))}
+        assert sorted(lost.cluster.archive.left) == [(other, shard) for other in others for shard in lost.shards]
+        await lost.cluster.calm()
 
     losing(scenario)
 
@@ -225,17 +244,18 @@ def test_the_worker_that_rebuilds_dies_and_is_given_up_too() -> None:
         cluster = lost.cluster
         shard = lost.shards[0]
         cluster.archive.looks = 10**6
-        asked = asyncio.ensure_future(lost.rebuild(shard))
+        asked = asyncio.ensure_future(lost.rebuild())
         await cluster.until(lambda: cluster.archive.asked)
         target = cluster.decided.placement[DomainIndex(shard)].worker
-        known = cluster.archive.asked[0].known
+        known = {each.shard: each.known for each in cluster.archive.asked}
         asked.cancel()
         cluster.workers[target].die()
         await cluster.until(lambda: "to be rebuilt in the data directory" in cluster.led.closed.get(shard, ""))
         cluster.archive.looks = 0
         await cluster.start_worker(target, f"/{target}")
         await cluster.until(lambda: shard not in lost_shards(cluster.led))
-        assert cluster.archive.asked[-1].known == known
+        last = cluster.archive.asked[-1]
+        assert known.get(last.shard, last.known) == last.known
 
     losing(scenario)
 
@@ -262,7 +282,7 @@ def test_two_that_are_given_up_one_after_the_other_are_both_told_of() -> None:
         leader = lost.cluster.led
         first, second = lost.shards
         one = leader.rebuild_operations.start([first], {}, "worker")
-        await lost.cluster.until(lambda: first in leader.rebuilds.made)
+        await lost.cluster.until(lambda: first in leader.rebuilds.failed)
         other = leader.rebuild_operations.start([second], {}, "worker")
         await asyncio.gather(one.ended.wait(), other.ended.wait())
         assert {each["shard"] for each in one.rebuilt} == {first}
@@ -303,7 +323,7 @@ async def test_what_failed_once_and_is_made_has_not_failed() -> None:
         return answer
 
     for failed in ({DomainIndex(0)}, set()):
-        await rebuilds.round(ask, ClusterState("main", 1, 1, 2, placement), {"w": "disk"}, lambda domain: ())
+        await rebuilds.round(ask, ClusterState("main", 1, 1, 2, placement), {"w": "disk"}, lambda domain: (), ["w"])
         assert set(rebuilds.failed) == failed
 
 
