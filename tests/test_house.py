@@ -121,12 +121,12 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8210),
+    "headrace": (51, 8215),
     "api": (51, 9190),
     "controller": (101, 20530),
     "worker": (89, 18460),
     "migrations": (161, 32110),
-    "domains": (115, 22875),
+    "domains": (115, 22905),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),

@@ -31,6 +31,7 @@ from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.limits import LOCK_SECONDS, Isolation
 from domains.engine.transactions.locks import HeldByLocks, deadlock
 from domains.errors import BadRequest, HeadraceError, Locked, NotFound, OutcomeUnknown, TransactionEnded
+from domains.plan.copies import kept_copies
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import (
     AwaitLocks,
@@ -405,7 +406,7 @@ class Transaction:
                 self.is_over = True
                 await self._end_all()
                 raise
-            self._decides = Commit(others, copies=tuple(copy for each in prepared for copy in each.copies))
+            self._decides = Commit(others, copies=kept_copies(copy for each in prepared for copy in each.copies))
         self._decider = decider
         written = [await self._decided(self._decides)]
         try:

@@ -74,26 +74,18 @@ def copies_file(decided: int, lost: int, shard: int) -> str:
 
 
 def kept_to_json(kept: Iterable[KeptTransaction]) -> bytes:
-    def copies_of(each: KeptTransaction) -> list[Any]:
-        return [
-            [
-                copy.shard,
-                copy.incarnation,
-                copy.order,
-                copy.changes.decode(),
-                [(*o, c.decode()) for *o, c in copy.behind],
-            ]
-            for copy in each.copies
-        ]
+    def told(copy: PartCopy) -> list[Any]:
+        behind = [(id, order, changes.decode()) for id, order, changes in copy.behind]
+        return [copy.shard, copy.incarnation, copy.order, copy.changes.decode(), behind, copy.is_left_out]
 
-    parts = [[each.id, each.shard, each.decider, copies_of(each), each.is_prepared] for each in kept]
+    parts = [[each.id, each.shard, each.decider, list(map(told, each.copies)), each.is_prepared] for each in kept]
     return json.dumps(sealed({"transactions": parts})).encode()
 
 
 def _copy_of(told: list[Any]) -> PartCopy:
-    shard, incarnation, order, changes, behind = told
+    shard, incarnation, order, changes, behind, is_left_out = told
     others = tuple([(id, at, rows.encode()) for id, at, rows in behind])
-    return PartCopy(shard, incarnation, order, changes.encode(), others)
+    return PartCopy(shard, incarnation, order, changes.encode(), others, is_left_out)
 
 
 def kept_from_json(data: bytes | None, file: str) -> list[KeptTransaction]:
@@ -116,6 +108,8 @@ class Redone:
     transactions: int = 0
     displaced: int = 0
     """Rows that were in the way."""
+    halves: list[str] = field(default_factory=list)
+    """Transactions that are not brought back, and stay elsewhere."""
 
 
 @dataclass(slots=True)
@@ -190,12 +184,15 @@ class Redoing:
             check_rows(RowTypes(schema), self._shard, [row for row, weight in widened if weight > 0])
             changed, displaced = by_key(store.table(name), widened)
             store.table(name).stage(changed)
+            _pass_over(store.table(name), changed)
             self.done.displaced += displaced
             after[self._bases[name]] = store.position(name) + 1
             log.append((name, store.position(name) + 1, changed))
         self._note(id, transaction, before, after)
         store.commit(log)
         self.done.transactions += bool(log)
+        if own is not None and own.is_left_out and not after:
+            self.done.halves.append(id)
 
     def _note(self, id: str, transaction: _Lost, before: Clock, after: Clock) -> None:
         """That it is committed, and what others have to hear of it. Others may still have copies with the number of
@@ -206,6 +203,14 @@ class Redoing:
         self._store.note_part(id, part, list(transaction.copies.values()))
         if decides:
             self._store.keep(id, TransactionRecord(self._shard, others))
+
+
+def _pass_over(table: TableStore, deltas: Iterable[Delta]) -> None:
+    """No AUTO_INCREMENT value of these rows is given again."""
+    for at, column in enumerate(table.schema.columns):
+        if column.auto_increment and not column.dropped:
+            given = [value for row, weight in deltas if weight > 0 and isinstance(value := row[at], int)]
+            table.raise_auto_increment(max(given, default=0))
 
 
 def tables_of(kept: Iterable[KeptTransaction], shard: int) -> set[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from domains.language.json_rows import value_from_json, value_to_json
 from domains.language.types import Delta
@@ -33,6 +33,20 @@ class PartCopy:
     behind: tuple[Behind, ...] = ()
     """Those that the shard has decided, and others have perhaps not heard of, and that this one has met there: where it
     stays, they stay."""
+    is_left_out: bool = False
+    """All parts together have more than :data:`COPIES_MOST` bytes: what it changes is not kept."""
+
+
+COPIES_MOST = 32 << 20
+"""Bytes of all copies of a transaction: they go in one message."""
+
+
+def kept_copies(copies: Iterable[PartCopy]) -> tuple[PartCopy, ...]:
+    """As they are kept."""
+    found = tuple(copies)
+    if sum(len(copy.changes) + sum(len(changes) for *_, changes in copy.behind) for copy in found) <= COPIES_MOST:
+        return found
+    return tuple([replace(copy, changes=b"", behind=(), is_left_out=bool(copy.changes)) for copy in found])
 
 
 def copied(changes: Mapping[TableId, Sequence[Delta]]) -> bytes:

@@ -320,12 +320,14 @@ def told(each: dict[str, Any]) -> list[str]:
 
 
 def kept(rebuilt: list[dict[str, Any]]) -> list[str]:
-    """A line for each shard that has transactions again."""
-    found = {each["shard"]: each["transactions"] for each in rebuilt if each.get("transactions")}
-    return [
-        f"shard {shard}: {_number(count)} brought back, which other shards have kept"
-        for shard, count in sorted(found.items())
-    ]
+    """Lines for each shard that has transactions again, and for those of which it lacks its part."""
+    found = {each["shard"]: each for each in rebuilt if each.get("transactions") or each.get("halves")}
+    lines = []
+    for shard, each in sorted(found.items()):
+        if count := each["transactions"]:
+            lines.append(f"shard {shard}: {_number(count)} brought back, which other shards have kept")
+        lines += [f'shard {shard}: its part of transaction "{id}" was too large to be kept' for id in each["halves"]]
+    return lines
 
 
 def _number(count: int) -> str:

@@ -397,7 +397,7 @@ def test_what_is_kept_of_transactions_comes_and_goes_with_the_step(store: AnySto
     assert (store.records(), store.parts()) == ({}, {})
     store.keep("a", prepared)
     store.note_part("b", part)
-    copies = (PartCopy(there, 7, 2, b"[]"), PartCopy(DomainIndex(1), 5))
+    copies = (PartCopy(there, 7, 2, b"[]", (("c", 1, b"[]"),)), PartCopy(DomainIndex(1), 5, is_left_out=True))
     store.note_part("a", replace(part, order=9), copies)
     assert store.copies_of("a") == ()
     store.commit([])

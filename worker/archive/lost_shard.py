@@ -173,7 +173,7 @@ def _made(directory: Path, decided: int) -> ShardRebuilt | None:
     if document["decided"] != decided:
         return None
     tables = tuple(RebuiltTable(**each) for each in document["tables"])
-    return ShardRebuilt(tables, document.get("transactions", 0))
+    return ShardRebuilt(tables, document.get("transactions", 0), tuple(document.get("halves", ())))
 
 
 def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[int], None]) -> ShardRebuilt:
@@ -292,8 +292,10 @@ def _load(
                 "shard %d: %d transactions are brought back that others had kept, %d rows were in their way",
                 *(asked.shard, redone.transactions, redone.displaced),
             )
+        for id in redone.halves:
+            _log.error('shard %d: its part of transaction "%s" was too large to be kept, and is lost', asked.shard, id)
         store.sync()
-        return ShardRebuilt(tuple(tables), redone.transactions)
+        return ShardRebuilt(tuple(tables), redone.transactions, tuple(redone.halves))
     finally:
         store.close()
 

@@ -103,6 +103,8 @@ class ShardRebuilt:
     tables: tuple[RebuiltTable, ...]
     transactions: int = 0
     """Behind what is archived, brought back by what other shards have kept of them."""
+    halves: tuple[str, ...] = ()
+    """Those that other shards have, and have not kept the part of this one: it was too large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ class RocksStore:
         noted = marshal.dumps((part.decider, part.others, *clocks, part.prepared_order, part.order), MARSHAL_VERSION)
         self._pending[layout.PARTS + transaction.encode()] = noted
         if copies:
-            kept = [(each.shard, each.incarnation, each.order, each.changes, each.behind) for each in copies]
+            kept = [(c.shard, c.incarnation, c.order, c.changes, c.behind, c.is_left_out) for c in copies]
             self._pending[layout.COPIES + transaction.encode()] = marshal.dumps(kept, MARSHAL_VERSION)
 
     def parts(self) -> dict[str, TransactionPart]:

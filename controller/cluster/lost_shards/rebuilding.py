@@ -329,6 +329,7 @@ class RebuildOperations:
                 "worker": self._leader.ledger.decided.placement[domain].worker,
                 **_shown(each),
                 "transactions": made.transactions,
+                "halves": made.halves,
             }
             for domain in wanted
             if (made := self._outcomes.made.get(domain)) is not None

@@ -28,7 +28,8 @@ from domains.engine.transactions.open_transaction import OpenTransaction
 from domains.engine.writing.write import TableDeltas
 from domains.engine.writing.written import WrittenTables
 from domains.errors import Conflict, Locked
-from domains.plan.copies import Behind, PartCopy, changes_of, copied
+from domains.language.types import Delta
+from domains.plan.copies import Behind, PartCopy, TableId, changes_of, copied
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Commit, RollBack, TransactionAct, Written
 from domains.store.storage import PARTS_MOST, Store, TransactionPart, TransactionRecord
@@ -61,6 +62,8 @@ class Parts:
         self._store = store
         self._decided = decided
         self._look_ups = look_ups
+        self._unheard: dict[str, list[tuple[PartCopy, dict[TableId, list[Delta]]]]] = {}
+        """What is in the store of the ``decided`` ones: their own part."""
         self.others: OtherShards | None = None
         """None: no copies are kept."""
         parts = store.parts()
@@ -125,17 +128,25 @@ class Parts:
         return PartCopy(self.others.shard, self.others.incarnation, order, copied(tables), self._behind(own.id))
 
     def _behind(self, id: str) -> tuple[Behind, ...]:
-        assert self.others is not None
+        for decided in self._unheard.keys() - self._decided.keys():
+            del self._unheard[decided]
         found: dict[str, Behind] = {}
         for decided in self._decided:
-            for copy in self._store.copies_of(decided):
-                if copy.shard == self.others.shard and self._has_met(id, copy.changes):
+            if decided not in self._unheard:
+                self._unheard[decided] = self._read(decided)
+            for copy, changes in self._unheard[decided]:
+                if self._has_met(id, changes):
                     found |= {each[0]: each for each in (*copy.behind, (decided, copy.order, copy.changes))}
         return tuple(found.values())
 
-    def _has_met(self, id: str, changes: bytes) -> bool:
+    def _read(self, id: str) -> list[tuple[PartCopy, dict[TableId, list[Delta]]]]:
+        assert self.others is not None
+        copies = [copy for copy in self._store.copies_of(id) if copy.shard == self.others.shard]
+        return [(copy, changes_of(copy.changes)) for copy in copies]
+
+    def _has_met(self, id: str, changes: Mapping[TableId, list[Delta]]) -> bool:
         """Whether the transaction has looked up what these have changed."""
-        for (name, _), deltas in changes_of(changes).items():
+        for (name, _), deltas in changes.items():
             known = self._look_ups.get(name)
             width = 0 if known is None else len(self._written.known(name).schema.columns)
             if any(len(row) != width for row, _ in deltas if known is not None):

@@ -13,7 +13,7 @@ from domains.archive import redo
 from domains.archive.redo import KeptTransaction, by_key
 from domains.engine.transactions.parts import Parts
 from domains.language.types import BIGINT, TEXT, TableColumn, TableSchema
-from domains.plan.copies import PartCopy, changes_of, copied
+from domains.plan.copies import COPIES_MOST, PartCopy, changes_of, copied, kept_copies
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryStore, MemoryTable
 from domains.store.storage import TransactionPart
@@ -195,6 +195,28 @@ def test_what_it_has_met_is_brought_back_with_it() -> None:
     assert redo.redo(store, SHARD, 3, both, {}).transactions == 2
     assert store.table("t").find((), ()) == [((1, "ab"), 1)]
     assert {id: record.others for id, record in store.records().items()} == {"a": (OTHER,), "b": (DomainIndex(2),)}
+
+
+def test_no_value_of_auto_increment_is_given_again() -> None:
+    store = stored(replace(KEYED, columns=(replace(ID, auto_increment=True), NAME)))
+    redo.redo(store, SHARD, 2, [kept(((40, "a"), 1))], {})
+    assert store.table("t").next_auto_increment(1) == 41
+
+
+def test_what_was_too_large_to_be_kept_is_named() -> None:
+    large = PartCopy(SHARD, 3, 7, b"x" * COPIES_MOST, (("b", 1, b"x"),))
+    copies = kept_copies([large, PartCopy(OTHER, 2, 4, b"[]"), PartCopy(DomainIndex(2), 1)])
+    assert [(copy.changes, copy.behind, copy.is_left_out) for copy in copies] == [
+        (b"", (), True),
+        (b"", (), True),
+        (b"", (), False),
+    ]
+    assert kept_copies(copies) == copies
+    transaction = KeptTransaction("a", OTHER, OTHER, copies)
+    assert redo.kept_from_json(redo.kept_to_json([transaction]), "kept") == [transaction]
+    assert redo.redo(stored(KEYED), SHARD, 3, [transaction], {}).halves == ["a"]
+    assert redo.redo(stored(KEYED), SHARD, 3, [transaction], {"t": ["a"]}).halves == [], "it is archived"
+    assert redo.redo(stored(KEYED), DomainIndex(2), 3, [transaction], {}).halves == [], "it has read only"
 
 
 def test_what_is_only_prepared_is_not_committed() -> None:
