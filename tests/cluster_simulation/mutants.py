@@ -35,7 +35,7 @@ from worker.archive import recipes
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.group_commit import GroupCommit
-from worker.dataflow.hosted_domain import HostedDomain, Reception
+from worker.dataflow.hosted_domain import HostedDomain, Incarnations, Reception
 
 Mutant = Callable[[], Any]
 
@@ -139,7 +139,7 @@ def _given_up_shards_are_opened_at_once() -> Any:
 
 def _what_is_given_up_is_heard_on() -> Any:
     """Survivors are asked how far they have heard, and hear more after that."""
-    return mock.patch.object(DomainHost, "give_up", return_value=None)
+    return mock.patch.object(Incarnations, "give_up", return_value=None)
 
 
 def _lost_positions_are_given_again() -> Any:

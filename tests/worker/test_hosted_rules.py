@@ -166,12 +166,12 @@ def test_what_is_given_up_is_forgotten_once_its_next_incarnation_is_known(partia
     late = partial.sent
     assert late
     views = partial.views
-    views.give_up({BASE: 8})
+    views.known.give_up({BASE: 8})
     partial.receive(late)
     partial.link(views, base=7)
-    assert views._given_up, "7 is not the one that is waited for"
+    assert views.known._given_up, "7 is not the one that is waited for"
     partial.link(views, base=8)
-    assert not views._given_up
+    assert not views.known._given_up
     partial.receive(late)
     assert views.counters.stale == 2 * len(late)
     partial.do(views, lambda hosted, batch: hosted.close(VIEWS, batch))
