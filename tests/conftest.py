@@ -45,8 +45,17 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What a test has said or logged holds no secret: neither a key nor a password that tests give to accounts."""
-    report = yield
+    """What a test has said or logged holds no secret: neither a key nor a password that tests give to accounts.
+
+    Of what has failed the source is parsed. What the collector closes meanwhile, such as a coroutine, has Python 3.11
+    count its depth wrongly ("AST constructor recursion depth mismatch"), and that ended all of the tests."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        report = yield
+    finally:
+        if collects:
+            gc.enable()
     for name, text in report.sections:
         if (found := secret_in(text)) is not None and report.passed:
             report.outcome = "failed"
