@@ -164,16 +164,19 @@ class ClusterExecutor:
             await self.begin()
 
     async def begin(self) -> None:
-        """Begin at the present stable epoch, or the next one."""
-        try:
-            async with asyncio.timeout(self._timing.calm_patience):
-                self._number = await self._calm.wait()
-        except TimeoutError:
-            raise Unavailable(
-                f"the cluster is being brought back: {self._trouble()}", hint="try again when `headrace status` is ok"
-            ) from None
-        await self._ledger.confirm()
-        self.still_calm()
+        """Begin at the present stable epoch, or the next one; one that ends while it is confirmed is passed over."""
+        deadline, again = asyncio.get_running_loop().time() + self._timing.calm_patience, True
+        while again:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    self._number = await self._calm.wait()
+            except TimeoutError:
+                raise Unavailable(
+                    f"the cluster is being brought back: {self._trouble()}",
+                    hint="try again when `headrace status` is ok",
+                ) from None
+            await self._ledger.confirm()
+            again = self._number != self._calm.number
 
     def still_calm(self) -> None:
         """Raises Interrupted if the stable epoch since ``ready`` is over."""

@@ -1,10 +1,23 @@
-"""The barrier: it waits for what was sent before, lane by lane, and for nothing that was sent later."""
+"""The barrier: it waits for what was sent before, lane by lane, and for nothing that was sent later. And how a change
+waits for calm."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import pytest
 
-from controller.cluster.leader.performing import Reached, all_lanes, everything_sent, look
+from controller.cluster.leader.fleet import Fleet, Timing
+from controller.cluster.leader.ledger import StateLedger
+from controller.cluster.leader.performing import (
+    ClusterExecutor,
+    Reached,
+    StableEpoch,
+    all_lanes,
+    everything_sent,
+    look,
+)
 from controller.cluster.state import Assignment, ClusterState
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkId, link_between
@@ -108,3 +121,23 @@ async def test_each_end_of_a_link_is_told_of_by_who_is_to_have_it() -> None:
     placement = {DomainIndex(domain): Assignment("w1", 4, "/data") for domain in (0, 1)}
     decided = ClusterState("main", 2, 1, 5, placement=placement)
     assert await look(Told(), decided) == Reached({A: (4, 7)}, {A: (4, 6), B: (4, 1)})  # type: ignore[arg-type]
+
+
+async def test_calm_that_ends_while_it_is_confirmed_is_waited_for_again() -> None:
+    """Domains are moved a second after workers have joined: what was asked for just then was refused."""
+    calm = StableEpoch()
+    confirmed: list[int] = []
+
+    class Ledger:
+        async def confirm(self) -> None:
+            confirmed.append(calm.number)
+            if len(confirmed) < 3:
+                calm.disturb()
+                asyncio.get_running_loop().call_soon(calm.begin, calm.number)
+
+    ledger = cast(StateLedger, Ledger())
+    executor = ClusterExecutor(cast(Fleet, None), ledger, calm, Timing(), lambda why: None, lambda: "")
+    calm.begin(0)
+    await executor.ready()
+    executor.still_calm()
+    assert confirmed == [0, 1, 2]
