@@ -159,7 +159,9 @@ class Recovery:
         reports = await self._reports(self._fleet.names())
         decided, takers = self._ledger.decided, self._taking.takers(reports)
         self._rebuilds.refills.notice(decided)
-        self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self._tables_of, reports)
+        self._rebuilding = await self._rebuilds.round(
+            self._ask, decided, takers, self._tables_of, reports, self._taking.is_shut
+        )
         await self._flush(reports, moves)
         opened = await self._decide(reports, moves)
         await self._close(reports)

@@ -96,13 +96,19 @@ class RebuildOutcomes:
         takers: Mapping[str, str],
         tables: Callable[[DomainIndex], Iterable[TableSchema]],
         there: Collection[str],
+        is_shut: Callable[[DomainIndex], bool],
     ) -> dict[DomainIndex, str]:
         """Have the decided rebuilds done, by the workers that are ``there``. Answers those that are not done yet, and
-        why: they must not be opened."""
+        why: they must not be opened. ``is_shut``: its worker cannot open it."""
         wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
         waiting: dict[DomainIndex, str] = {}
         for domain in wanted:  # One after the other, since each is answered at once.
-            why = await self._one(ask, state, domain, takers, tuple(tables(domain)), there)
+            others = [
+                other
+                for other, given in sorted(state.placement.items())
+                if other < state.shards and other != domain and given.rebuild is None and not is_shut(other)
+            ]
+            why = await self._one(ask, state, domain, takers, tuple(tables(domain)), others, there)
             if why is not None:
                 waiting[domain] = why
         return waiting
@@ -114,6 +120,7 @@ class RebuildOutcomes:
         domain: DomainIndex,
         takers: Mapping[str, str],
         tables: tuple[TableSchema, ...],
+        others: Sequence[DomainIndex],
         there: Collection[str],
     ) -> str | None:
         given = state.placement[domain]
@@ -123,7 +130,7 @@ class RebuildOutcomes:
             return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
         due = given.rebuild
         try:
-            copies = await self._left(ask, state, domain, due.decided, there)
+            copies = await self._left(ask, state, domain, others, there)
             message = RebuildShard(state.epoch, domain, state.shards, due.decided, tables, due.known, due.runs, copies)
             answer = await ask(able[0], message)
         except (Interrupted, Deposed):
@@ -143,29 +150,29 @@ class RebuildOutcomes:
         return None
 
     async def _left(
-        self, ask: Ask, state: ClusterState, domain: DomainIndex, decided: int, there: Collection[str]
+        self, ask: Ask, state: ClusterState, domain: DomainIndex, others: Sequence[DomainIndex], there: Collection[str]
     ) -> tuple[DomainIndex, ...]:
         """The shards that have left what they keep of its transactions, once each has.
 
         :raises NotHere: one is not open yet. :raises Unavailable: it is away. :raises ArchiveError"""
-        keeping = {
-            other: given
-            for other, given in state.placement.items()
-            if other < state.shards and other != domain and given.rebuild is None
-        }
+        given = state.placement[domain]
+        assert given.rebuild is not None
+        decided = given.rebuild.decided
         if self._copies.get(domain, (0,))[0] != decided:
-            incarnation = state.placement[domain].incarnation
-            for other, given in keeping.items():
-                if given.worker not in there:
+            for other in others:
+                if state.placement[other].worker not in there:
                     raise Unavailable(
                         f"shard {other}, which may keep transactions of it, is away",
                         hint=f"bring it back; or, if its disk is gone as well, headrace rebuild {other}",
                     )
             await together(
-                ask(given.worker, LeaveCopies(state.epoch, other, domain, incarnation, decided))
-                for other, given in keeping.items()
+                ask(
+                    state.placement[other].worker,
+                    LeaveCopies(state.epoch, other, domain, given.incarnation, decided),
+                )
+                for other in others
             )
-            self._copies[domain] = decided, tuple(keeping)
+            self._copies[domain] = decided, tuple(others)
         return self._copies[domain][1]
 
 

@@ -323,7 +323,9 @@ async def test_what_failed_once_and_is_made_has_not_failed() -> None:
         return answer
 
     for failed in ({DomainIndex(0)}, set()):
-        await rebuilds.round(ask, ClusterState("main", 1, 1, 2, placement), {"w": "disk"}, lambda domain: (), ["w"])
+        await rebuilds.round(
+            ask, ClusterState("main", 1, 1, 2, placement), {"w": "disk"}, lambda domain: (), ["w"], lambda domain: False
+        )
         assert set(rebuilds.failed) == failed
 
 
