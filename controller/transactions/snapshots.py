@@ -5,6 +5,7 @@
     take ─► StandStill: the first shard, so that one is taken at a time; then the others
          ─► what was decided is committed wherever it was prepared
          ─► KeepSnapshot: the others; then the first, and with that it is there
+         ─► GoOn: all
     read ─► SELECTs and look-ups evaluated over what the shards keep, as in a transaction
 
 Why it is of one moment: ``domains/engine/transactions/snapshots.py``. While it is being taken writes wait, for about as
@@ -31,7 +32,7 @@ from domains.errors import BadRequest, HeadraceError, LimitExceeded, Locked, Not
 from domains.language.types import Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction, Written
-from domains.plan.snapshots import DropSnapshot, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
+from domains.plan.snapshots import DropSnapshot, GoOn, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
 from domains.store.storage import NAME_MAX, SnapshotRecord
 from migrations.flow.routing import Split
 from worker.adhoc.answer import Rows
@@ -95,6 +96,7 @@ class Snapshots:
                 keep = KeepSnapshot(self._clock(), hold)
                 await self._each(keep, name, others)
                 await self._each(keep, name, [first])
+                await self._each(GoOn(), name, [first, *others])
         except (HeadraceError, TimeoutError) as error:
             await self._drop(name)
             why = str(error) or f"a shard is away, or what is being committed is not over within {STILL_SECONDS:g} s"

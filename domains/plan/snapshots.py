@@ -9,16 +9,21 @@ from domains.plan.graph import DomainIndex
 
 @dataclass(frozen=True, slots=True)
 class StandStill:
-    """Commit nothing but what is decided already, until the snapshot of this name is kept or dropped. Raises Locked
-    where another one is being taken."""
+    """Commit nothing but what is decided already, until it is told to go on. Raises Locked where another one is being
+    taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepSnapshot:
-    """Keep all tables as they are, and go on. It must have stood still since it was asked to: TransactionEnded."""
+    """Keep all tables as they are. It must have stood still since it was asked to: TransactionEnded."""
 
     at: float  # Now, in seconds since 1970, for whoever lists it.
     held: bool = False  # Until it is dropped by name.
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """All shards have kept theirs: do not stand still for it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class DropSnapshot:
     """Keep it no more, and do not stand still for it."""
 
 
-SnapshotAct = StandStill | KeepSnapshot | DropSnapshot
+SnapshotAct = StandStill | KeepSnapshot | GoOn | DropSnapshot
 """Of the snapshot that the transaction's id names; what is kept of it is of this process."""
 
 

@@ -3,13 +3,17 @@
 ::
 
     StandStill ──► all shards      no shard commits anything from here on …
-    KeepSnapshot ► each shard      … to here: its tables are kept as they are, and it goes on
+    KeepSnapshot ► each shard      its tables are kept as they are
+    GoOn ────────► all shards      … to here
 
-**The invariant**: *each shard stands still from its StandStill to its KeepSnapshot, and all StandStills come before all
-KeepSnapshots.* So there is a moment at which all shards stand as they are kept: whatever was done before it is in the
+**The invariant**: *each shard stands still from its StandStill to its GoOn; all StandStills come before all
+KeepSnapshots, and all of these before all GoOns.*
+
+So there is a moment at which all shards stand as they are kept: whatever was done before it is in the
 snapshot, and nothing that was begun after it was answered. The one thing that a shard still does meanwhile is to
 commit its part of a transaction which another shard has decided; before the KeepSnapshots whoever takes it waits until
-no part of such a one is left. What is not decided cannot become so, as the decider stands still too.
+no part of such a one is left. What is not decided cannot become so, as the decider stands still too, until all have
+kept theirs: one that went on sooner could decide what another, which has yet to keep its tables, would do at once.
 
 A shard that has begun anew, or was told to go on, does not stand still for the snapshot any more, and refuses to keep
 it.
@@ -18,7 +22,7 @@ it.
 from __future__ import annotations
 
 from domains.errors import AlreadyExists, Locked, TransactionEnded
-from domains.plan.snapshots import DropSnapshot, KeepSnapshot, SnapshotAct, StandStill
+from domains.plan.snapshots import DropSnapshot, GoOn, KeepSnapshot, SnapshotAct, StandStill
 from domains.store.storage import SnapshotRecord, Store
 
 
@@ -42,11 +46,15 @@ class StandingStill:
                 if self.still != name:
                     raise TransactionEnded(f'the shard has gone on before snapshot "{name}" was kept', hint="try again")
                 self._store.keep_snapshot(SnapshotRecord(name, at, held))
-                self.still = ""
+            case GoOn():
+                self._go_on(name)
             case DropSnapshot():
                 self._store.drop_snapshot(name)
-                if self.still == name:
-                    self.still = ""
+                self._go_on(name)
+
+    def _go_on(self, name: str) -> None:
+        if self.still == name:
+            self.still = ""
 
     def check(self, *, but: str = "") -> None:
         """:raises Locked: the shard stands still, for another snapshot than ``but``."""

@@ -14,8 +14,19 @@ from domains.engine.transactions.snapshots import StandingStill
 from domains.engine.transactions.transactions import Transactions
 from domains.errors import AlreadyExists, HeadraceError, Locked, SnapshotGone, TransactionEnded
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Failed, Insert, InTransaction, Reply, RequestId, Within, Write, Written
-from domains.plan.snapshots import DropSnapshot, KeepSnapshot, SnapshotAct, StandStill
+from domains.plan.packets import (
+    Commit,
+    Failed,
+    Insert,
+    InTransaction,
+    Prepare,
+    Reply,
+    RequestId,
+    Within,
+    Write,
+    Written,
+)
+from domains.plan.snapshots import DropSnapshot, GoOn, KeepSnapshot, SnapshotAct, StandStill
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import SnapshotRecord
 from tests.cluster_simulation.loop import VirtualLoop
@@ -58,6 +69,8 @@ def test_a_shard_that_stands_still_takes_no_writes() -> None:
     assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked)
     assert isinstance(asked(shard, StandStill(), InTransaction("other")), Locked)
     assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked), "another shard may have yet to keep its tables"
+    assert isinstance(asked(shard, GoOn(), own), Written)
     assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
     assert shard.store.snapshot("s").table("t").find((), ()) == [((0, 0, 1), 1)]
     assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written), "it may be asked twice"
@@ -65,6 +78,26 @@ def test_a_shard_that_stands_still_takes_no_writes() -> None:
     assert isinstance(asked(shard, DropSnapshot(), own), Written)
     with pytest.raises(SnapshotGone):
         shard.store.snapshot("s")
+
+
+def test_what_is_decided_meanwhile_is_in_no_part_of_it() -> None:
+    """The first shard has kept its tables, and the second has yet to: what the first decided, the second would do."""
+    first, second = Sharded(VirtualLoop(), Random(1), CALM, lists=False).shards[:2]
+    own, begun = InTransaction("s"), InTransaction("1", begins=True)
+    assert isinstance(asked(first, Insert("t", ((0, 0, 1),)), begun), Written)
+    for act in (Insert("t", ((1, 0, 1),)), Prepare(DomainIndex(0))):
+        assert isinstance(asked(second, act, begun), Written)
+    for shard in (first, second):
+        assert isinstance(asked(shard, StandStill(), own), Written)
+    assert isinstance(asked(first, KeepSnapshot(1.0), own), Written)
+    decide = Commit((DomainIndex(1),)), InTransaction("1")
+    assert isinstance(asked(first, *decide), Locked)
+    assert isinstance(asked(second, KeepSnapshot(1.0), own), Written)
+    for shard in (first, second):
+        assert isinstance(asked(shard, GoOn(), own), Written)
+    assert isinstance(asked(first, *decide), Written)
+    assert isinstance(asked(second, Commit(decided=True), InTransaction("1")), Written)
+    assert [shard.store.snapshot("s").table("t").find((), ()) for shard in (first, second)] == [[], []]
 
 
 @pytest.mark.parametrize("how", ["crashed", "told", "never"])
@@ -107,6 +140,12 @@ def _keeps_without_standing_still(self: StandingStill, act: SnapshotAct, name: s
 def _goes_on_at_once(self: StandingStill, act: SnapshotAct, name: str) -> None:
     _take(self, act, name)
     if isinstance(act, StandStill):
+        self.still = ""
+
+
+def _goes_on_once_it_has_kept_its_own(self: StandingStill, act: SnapshotAct, name: str) -> None:
+    _take(self, act, name)
+    if isinstance(act, KeepSnapshot):
         self.still = ""
 
 
@@ -164,6 +203,12 @@ def test_a_planted_mistake_in_snapshots_is_found(
             "take",
             _keeps_without_standing_still,
             lambda: test_a_shard_that_has_gone_on_keeps_nothing("crashed"),
+        ),
+        (
+            StandingStill,
+            "take",
+            _goes_on_once_it_has_kept_its_own,
+            test_what_is_decided_meanwhile_is_in_no_part_of_it,
         ),
     ],
     ids=lambda each: getattr(each, "__name__", str(each)),
