@@ -72,6 +72,9 @@ histories: $(INSTALLED)  ## the checker of histories on MariaDB (which has to be
 histories-served: $(INSTALLED)  ## histories of transactions on a server of Headrace that is killed meanwhile; SECONDS=60 SEED=1 KEEP=directory
 	@$(BIN)/python -m tests.histories headrace --kills --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP))
 
+histories-long: $(INSTALLED)  ## histories of simulated shards with all that can go wrong, until so many operations are judged; OPERATIONS=10000000 SEED=1
+	@$(BIN)/python -m tests.histories simulated --operations $(or $(OPERATIONS),10000000) $(if $(SEED),--seed $(SEED))
+
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
 	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),2) $(if $(SEED),--seed $(SEED))
 
@@ -134,4 +137,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire orms fuzz-transactions histories histories-served simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh screenshots lock clean
+.PHONY: help install demo serve test test-fast check format fuzz fuzz-nested fuzz-wire orms fuzz-transactions histories histories-served histories-long simulate damage hostile attack crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh screenshots lock clean

@@ -5,6 +5,7 @@ python -m tests.histories control --seconds 60 --seed 1
 python -m tests.histories headrace --seconds 60 --seed 1 --kills
 python -m tests.histories headrace --isolation repeatable-read --locking --shards 3
 python -m tests.histories long --operations 10_000_000
+python -m tests.histories simulated --operations 10_000_000
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.histories.anomalies import LEVELS
 from tests.histories.checker import check
 from tests.histories.control import control
 from tests.histories.events import BadHistory, Event, HistoryFile, write
+from tests.histories.long import judged as judge_simulated
 from tests.histories.mariadb import Kept
 from tests.histories.registers import SPANS
 from tests.histories.served import Asked, run_on_headrace
@@ -112,14 +114,20 @@ def main() -> int:
     long = commands.add_parser("long", help="make a long history without anomalies, and check it")
     long.add_argument("--operations", type=int, default=1_000_000)
     long.add_argument("--seed", type=int, default=1)
+    simulated = commands.add_parser("simulated", help="simulated shards, with all that can go wrong, run after run")
+    simulated.add_argument("--operations", type=int, default=10_000_000)
+    simulated.add_argument("--seed", type=int, help="drawn and printed without it; each run has the next one")
     options = parser.parse_args()
     if options.command == "check":
         return check_file(options.file, options.level, options.each_key)
     if options.command == "long":
         return check_long(options.operations, options.seed)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000_000)
-    if options.keep is not None:
+    if getattr(options, "keep", None) is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
+    if options.command == "simulated":
+        print(f"simulated shards from seed {seed}", flush=True)
+        return 1 if judge_simulated(options.operations, seed, lambda line: print(line, flush=True)).found else 0
     if options.command == "headrace":
         print(f"Headrace from seed {seed} for {options.seconds:.0f} s")
         how = Asked(options.isolation, options.locking)
