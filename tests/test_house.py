@@ -122,11 +122,11 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (51, 8215),
-    "api": (51, 9190),
-    "controller": (101, 20530),
-    "worker": (89, 18460),
+    "api": (51, 9192),
+    "controller": (101, 20535),
+    "worker": (90, 18630),
     "migrations": (161, 32110),
-    "domains": (115, 22905),
+    "domains": (115, 22941),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),

@@ -20,7 +20,9 @@ class SnapshotRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(default="", description="One that is made up, if it is left out")
-    hold: bool = Field(default=False, description="Until it is dropped; else it goes 10 s after there is a later one")
+    hold: bool = Field(
+        default=False, description="Until it is dropped, over restarts; else it goes 10 s after there is a later one"
+    )
 
 
 class SnapshotRow(BaseModel):

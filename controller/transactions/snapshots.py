@@ -4,13 +4,13 @@
 
     take ─► StandStill: the first shard, so that one is taken at a time; then the others
          ─► what was decided is committed wherever it was prepared
-         ─► KeepSnapshot: the others; then the first, and with that it is there
-         ─► GoOn: all
+         ─► KeepSnapshot: all
+         ─► GoOn: the others; then the first, and with that it is there
     read ─► SELECTs and look-ups evaluated over what the shards keep, as in a transaction
 
 Why it is of one moment: ``domains/engine/transactions/snapshots.py``. While it is being taken writes wait, for about as
-long as two of them take. What a shard keeps is a view of its store, which is not copied: RocksDB keeps what is written
-over meanwhile. It ends with the process that has it open.
+long as three of them take. What a shard keeps is a view of its store, which is not copied: RocksDB keeps what is
+written over meanwhile. It ends with the process that has it open; one that is held is a checkpoint on the shard's disk.
 
 Nobody has a list of them but the first shard, and whoever takes one collects those before it. A shard that is left
 standing still, since whoever asked has gone, is told to go on by whoever has waited for it (``in_doubt.py``).
@@ -28,7 +28,16 @@ from typing import Any
 
 from controller.hosts import TableTarget
 from controller.transactions.transaction import Transacting, unlocked
-from domains.errors import BadRequest, HeadraceError, LimitExceeded, Locked, NotFound, SnapshotGone, Unavailable
+from domains.errors import (
+    BadRequest,
+    HeadraceError,
+    LimitExceeded,
+    Locked,
+    NotFound,
+    OutcomeUnknown,
+    SnapshotGone,
+    Unavailable,
+)
 from domains.language.types import Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction, Written
@@ -76,7 +85,8 @@ class Snapshots:
         """All shards as they are at a moment between now and the answer. ``hold``: until it is dropped by name.
 
         :raises AlreadyExists, LimitExceeded, BadRequest. :raises Unavailable: a shard is away, or what is being
-            committed is not over in time; nothing is kept."""
+            committed is not over in time; nothing is kept. :raises OutcomeUnknown: the first shard has gone away in
+            the middle of it."""
         if name == LATEST or len(name) > NAME_MAX or not name.isprintable() or "/" in name:
             raise BadRequest(
                 f'the name of a snapshot has at most {NAME_MAX} printable characters, no /, and is not "{LATEST}"'
@@ -94,14 +104,21 @@ class Snapshots:
                 await self._each(StandStill(), name, others)
                 await self._settled([first, *others])
                 keep = KeepSnapshot(self._clock(), hold)
-                await self._each(keep, name, others)
-                await self._each(keep, name, [first])
-                await self._each(GoOn(), name, [first, *others])
+                await self._each(keep, name, [first, *others])
+                await self._each(GoOn(), name, others)
+                await self._each(GoOn(), name, [first])
         except (HeadraceError, TimeoutError) as error:
-            await self._drop(name)
+            if isinstance((await self._drop(name))[0], BaseException):
+                raise OutcomeUnknown(
+                    f'snapshot "{name}" may be there or not: {error}',
+                    hint="GET /v1/snapshots tells, and DELETE /v1/snapshots/{name} drops it",
+                ) from error
             why = str(error) or f"a shard is away, or what is being committed is not over within {STILL_SECONDS:g} s"
             raise Unavailable(f"no snapshot was taken: {why}", hint="try again") from error
-        await self._collect(keep.at - COLLECTED_SECONDS)
+        try:
+            await self._collect(keep.at - COLLECTED_SECONDS)
+        except (HeadraceError, TimeoutError) as error:  # The next one does it. This one is there.
+            _log.info("old snapshots were not collected: %s", error)
         return SnapshotRecord(name, keep.at, hold)
 
     @asynccontextmanager
@@ -156,17 +173,19 @@ class Snapshots:
         return kept[-1].name
 
     async def drop(self, name: str) -> None:
-        """:raises NotFound"""
+        """:raises NotFound. :raises HeadraceError: the first shard keeps it, and tells of it, still."""
         if name not in {each.name for each in await self.list()}:
             raise NotFound(f'no snapshot "{name}"', hint="GET /v1/snapshots lists them")
-        await self._drop(name)
+        if isinstance(of_first := (await self._drop(name))[0], BaseException):
+            raise of_first
 
-    async def _drop(self, name: str) -> None:
+    async def _drop(self, name: str) -> Sequence[Written | BaseException]:
         """From all shards that answer; of one that does not it is collected."""
         dropping = (self._act(DropSnapshot(), name, base) for base in sorted(self._bases()))
         done = await asyncio.gather(*dropping, return_exceptions=True)
         if any(isinstance(each, BaseException) for each in done):
             self._on_doubt()
+        return done
 
     async def _each(self, act: SnapshotAct, name: str, bases: Sequence[DomainIndex]) -> None:
         await asyncio.gather(*(self._act(act, name, base) for base in bases))

@@ -9,8 +9,8 @@ from domains.plan.graph import DomainIndex
 
 @dataclass(frozen=True, slots=True)
 class StandStill:
-    """Commit nothing but what is decided already, until it is told to go on. Raises Locked where another one is being
-    taken."""
+    """Commit nothing but what is decided already, until the snapshot of this name is kept or dropped. Raises Locked
+    where another one is being taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class KeepSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """All shards have kept theirs: do not stand still for it any more."""
+    """All shards have kept theirs: tell of it, and stand still no more. It must have until now: TransactionEnded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,7 @@ class MemoryStore:
         self._staged_parts: dict[str, tuple[TransactionPart, tuple[PartCopy, ...]]] = {}
         self._copies: dict[str, tuple[PartCopy, ...]] = {}
         self._snapshots: dict[str, tuple[SnapshotRecord, MemoryStore]] = {}
+        self._untold: dict[str, tuple[SnapshotRecord, MemoryStore]] = {}
 
     def create_table(self, schema: TableSchema) -> MemoryTable:
         if schema.name in self._tables:
@@ -372,10 +373,14 @@ class MemoryStore:
             copy.create_table(table.schema).stage(table.find((), ()))
             copy._positions[name] = self._positions[name]
         copy.commit(())
-        self._snapshots[record.name] = record, copy
+        self._untold[record.name] = record, copy
+
+    def tell_of_snapshot(self, name: str) -> None:
+        self._snapshots[name] = self._untold.pop(name)
 
     def drop_snapshot(self, name: str) -> None:
         self._snapshots.pop(name, None)
+        self._untold.pop(name, None)
 
     def snapshots(self) -> dict[str, SnapshotRecord]:
         return {name: record for name, (record, _) in self._snapshots.items()}

@@ -287,12 +287,21 @@ class Store(Protocol):
         """What was noted of these is archived, with what other shards have of them. Not within a step."""
 
     def keep_snapshot(self, record: SnapshotRecord) -> None:
-        """Keep all tables as they are between these two steps, until it is dropped or the store is closed."""
+        """Keep all tables as they are between these two steps, until it is dropped or the store is closed. Nobody hears
+        of it before :meth:`tell_of_snapshot`.
+
+        :raises StorageFailure: nothing is kept, and nothing else is wrong."""
+
+    def tell_of_snapshot(self, name: str) -> None:
+        """What is kept is a snapshot. One that is held is not ended by closing the store, or by a crash, from now on.
+
+        :raises StorageFailure: it is none."""
 
     def drop_snapshot(self, name: str) -> None:
         """Nothing happens if it is not kept."""
 
-    def snapshots(self) -> dict[str, SnapshotRecord]: ...
+    def snapshots(self) -> dict[str, SnapshotRecord]:
+        """Those that are told of."""
 
     def snapshot(self, name: str) -> SnapshotTables:
         """:raises SnapshotGone: it is not kept."""

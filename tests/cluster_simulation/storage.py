@@ -14,7 +14,7 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryTable
-from domains.store.storage import TransactionPart, TransactionRecord
+from domains.store.storage import SnapshotRecord, TransactionPart, TransactionRecord
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.loop import Process
 from tests.failing_store import FailingStore, Fuse
@@ -76,6 +76,11 @@ class CrashStore(FailingStore):
         self.sync()
         super().drop_table(name)
 
+    def keep_snapshot(self, record: SnapshotRecord) -> None:
+        if record.held:
+            self.sync()  # A checkpoint is on disk, and the steps before it.
+        super().keep_snapshot(record)
+
     def sync(self) -> None:
         self.fuse.burn("sync")
         self._unsynced.clear()
@@ -89,7 +94,8 @@ class CrashStore(FailingStore):
         kept = random.choice((0, len(self._unsynced), random.randint(0, len(self._unsynced))))
         lost = self._unsynced[kept:]
         self._unsynced.clear()
-        self._snapshots.clear()
+        self._snapshots = {name: kept for name, kept in self._snapshots.items() if kept[0].held}
+        self._untold.clear()
         self.rollback()
         for step in reversed(lost):
             self._undo(step)

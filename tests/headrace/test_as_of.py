@@ -138,6 +138,28 @@ def test_a_table_that_is_another_now_is_gone(db: Embedded) -> None:
         then.execute("SELECT * FROM acc")
 
 
+def test_one_that_is_held_is_there_after_a_restart(tmp_path: Path) -> None:
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=3) as db:
+        db.execute(SCHEMA)
+        db.take_snapshot("month-end", hold=True)
+        db.take_snapshot("passing")
+        db.execute("UPDATE acc SET n = n + 1")
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=3) as db:
+        assert [(each["name"], each["held"]) for each in db.snapshots()] == [("month-end", True)]
+        db.execute("DELETE FROM acc WHERE id = 3; CREATE EXT VIEW later AS SELECT n FROM acc WHERE branch = ?")
+        then = db.as_of("month-end")
+        assert then.view("total").lookup() == [{"s": 205}]
+        assert then.view("later").lookup(branch=2) == [{"n": 5}]
+        assert then.execute("SELECT COUNT(*) FROM acc JOIN acc b ON b.branch = acc.branch").rows == ((5,),)
+        assert db.view("total").lookup() == [{"s": 202}]
+        with pytest.raises(SnapshotGone, match="passing"):
+            db.as_of("passing").view("total").lookup()
+        with pytest.raises(AlreadyExists):
+            db.take_snapshot("month-end")
+        db.drop_snapshot("month-end")
+    assert not list(tmp_path.rglob("held/*"))
+
+
 def test_many_rows_are_read_of_it_by_a_process_beside(db: Embedded) -> None:
     db.table("acc").insert([{"id": id, "branch": id % 7, "n": 1} for id in range(10, 5_010)])
     then = db.as_of(db.take_snapshot())
@@ -210,16 +232,6 @@ def test_there_are_so_many_and_no_more(tmp_path: Path) -> None:
             db.take_snapshot()
         db.drop_snapshot(db.snapshots()[0]["name"])
         db.take_snapshot()
-
-
-def test_none_is_there_after_a_restart(tmp_path: Path) -> None:
-    with embedded(tmp_path) as db:
-        db.execute(SCHEMA)
-        db.take_snapshot("held", hold=True)
-    with embedded(tmp_path) as db:
-        with pytest.raises(SnapshotGone, match="held"):
-            db.as_of("held").view("total").lookup()
-        assert not db.snapshots()
 
 
 def test_the_command(served_local: str) -> None:

@@ -20,6 +20,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
 ``layout.py``   which bytes stand for what: prefixes, keys of rows and index entries, numbers of streams of writes
 ``cut.py``      a table between two steps, for the archive to read in another thread; reading and trimming the log
+``held.py``     snapshots that a restart does not end
 ``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, views, errors
 ``iterating.py``  entries out of its iterators, upwards and downwards

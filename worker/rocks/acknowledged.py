@@ -134,7 +134,7 @@ class AcknowledgedRecord:
             pass  # Somebody else was first, and has the lock.
         finally:
             os.unlink(file.name)
-        _sync_directory(directory)
+        sync_directory(directory)
         return cls(directory)
 
     def _read(self, slot: int) -> tuple[int, dict[str, Any]] | None:
@@ -228,7 +228,7 @@ class AcknowledgedRecord:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
         self._before = reached
 
     def close(self) -> None:
@@ -256,7 +256,7 @@ def _document(sequence: int, positions: Mapping[str, int], *, before: bool = Fal
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -25,6 +25,7 @@ from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     DBCompressionType,
     Options,
     Rdict,
@@ -33,7 +34,7 @@ from rocksdict import (
 )
 
 from domains.errors import StorageFailure
-from worker.rocks.iterating import FoundEntries, KeyRange, walk_back, walk_prefixes, walk_ranges
+from worker.rocks.iterating import FoundEntries, KeyRange, walk, walk_back, walk_prefixes, walk_ranges
 
 RESTORE = "restore it from a back-up, or rebuild the shard from its archive: see docs/operations.md"
 
@@ -146,11 +147,11 @@ class DatabaseView:
         return self.get_many([key])[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        found = self._read(lambda cursor: [_walk(cursor, key, 1, key + b"\x00") for key in keys])
+        found = self._read(lambda cursor: [walk(cursor, key, 1, key + b"\x00") for key in keys])
         return [some[0][1] if some else None for some in found]
 
     def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
-        return self._read(lambda cursor: _walk(cursor, start, maxsize if limit is None else limit, end))
+        return self._read(lambda cursor: walk(cursor, start, maxsize if limit is None else limit, end))
 
     def before(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         return self._read(lambda cursor: walk_back(cursor, start, end, limit))
@@ -252,12 +253,12 @@ class Database:
         try:
             bounds = _below(end)
             cursor = self._db.iter(bounds)
-            found = _walk(cursor, start, min(FEW, most))
+            found = walk(cursor, start, min(FEW, most))
             if len(found) == FEW < most:
                 rest = self._db.items(from_key=found[-1][0] + b"\x00", read_opt=bounds)
                 found.extend(islice(rest, most - FEW))
                 if len(found) < most:
-                    found += _walk(cursor, found[-1][0] + b"\x00", most - len(found))
+                    found += walk(cursor, found[-1][0] + b"\x00", most - len(found))
             return found
         except Exception as error:
             failure = self.cannot_read(error)
@@ -406,6 +407,18 @@ class Database:
         except Exception as error:
             self._fail("flush", error)
 
+    def checkpoint(self, path: Path) -> None:
+        """The database as it is, in a directory that is not there yet, by links to its files: on disk when this
+        returns, here as well as there.
+
+        :raises StorageFailure: the directory is not to be used."""
+        self._refuse_after_failure()
+        self.check_room()
+        try:
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:
+            raise StorageFailure(f"cannot make a checkpoint of {self.path}: {error}") from error
+
     def close(self) -> bool:
         """Sync what was written, unless writing has failed, and release the directory; answers whether it was
         synced."""
@@ -458,21 +471,6 @@ class Database:
         self.lost = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
         self.on_lost()
         raise self.lost from error
-
-
-def _walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
-    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound.
-
-    Raises where it ended because it cannot read on, which looks like an end unless it is asked.
-    """
-    found: list[tuple[bytes, bytes]] = []
-    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
-    cursor.seek(start)
-    while len(found) < limit and valid() and (end is None or key() < end):
-        add((key(), value()))
-        forward()
-    cursor.status()
-    return found
 
 
 def _below(end: bytes) -> ReadOptions:

@@ -32,6 +32,18 @@ class FoundEntries:
     """Whether the last of these has more entries that were asked for."""
 
 
+def walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
+    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound."""
+    found: list[tuple[bytes, bytes]] = []
+    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
+    cursor.seek(start)
+    while len(found) < limit and valid() and (end is None or key() < end):
+        add((key(), value()))
+        forward()
+    cursor.status()
+    return found
+
+
 def walk_back(cursor: Any, start: bytes, end: bytes, limit: int, size: float = inf) -> list[tuple[bytes, bytes]]:
     """The last entries from ``start`` on, below ``end``, the greatest first: so many and so large at most."""
     found: list[tuple[bytes, bytes]] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -30,6 +30,8 @@ from worker.rocks import layout
 from worker.rocks.acknowledged import PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut, read_log, trim_log
+from worker.rocks.database import Database
+from worker.rocks.held import HeldSnapshots
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
 from worker.rocks.opening import Loss, losses, open_database
@@ -71,6 +73,8 @@ class RocksStore:
         self._pending: Pending = {}
         self._tables: dict[str, RocksTable] = {}
         self._snapshots: dict[str, tuple[SnapshotRecord, StoreView]] = {}
+        """Those that end with the process."""
+        self._untold: dict[str, tuple[SnapshotRecord, StoreView]] = {}
         self._positions: dict[str, int] = {}
         """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._room = CacheRoom()
@@ -81,6 +85,7 @@ class RocksStore:
         self._database.reserve = reserve
         try:
             self._load()
+            self._held = HeldSnapshots(Path(path), _held_tables)
             if self.loss is not None:
                 self._go_on_without(self.loss)
         except BaseException:
@@ -101,13 +106,8 @@ class RocksStore:
             )
         if version != FORMAT:
             self._save_header()
-        for key, value in self._database.items(layout.CATALOG, layout.prefix_end(layout.CATALOG)):
-            number = int.from_bytes(key[len(layout.CATALOG) :], "big")
-            entry = json.loads(value)
-            schema = schema_from_json(entry["schema"])
+        for number, entry, schema, counters in _catalog(self._database):
             _check_collations(schema.name, entry.get("collations", {}))
-            counters = self._database.get(layout.table_prefix(layout.COUNTERS, number))
-            assert counters is not None, "a catalog entry without counters"
             self._tables[schema.name] = RocksTable(
                 self._database,
                 self._pending,
@@ -116,7 +116,7 @@ class RocksStore:
                 TableIndexes.from_json(number, schema, entry["indexes"]),
                 pads=tuple(value_from_json(pad) for pad in entry["pads"]),
                 numbers=StreamNumbers.load(self._database, self._pending, number),
-                counters=TableCounters(*marshal.loads(counters)),
+                counters=counters,
                 identity=entry.get("identity") or token_hex(IDENTITY_BYTES),
                 save_catalog=self._save_catalog,
                 room=self._room,
@@ -323,6 +323,7 @@ class RocksStore:
         if self._database.closed:
             return
         self._pending.clear()
+        self._held.close()
         try:
             try:
                 reached = self._reached()
@@ -353,7 +354,7 @@ class RocksStore:
 
     def alarms(self) -> list[dict[str, str]]:
         """JSON-ready: what is wrong with it, and what was lost and is not acknowledged to be."""
-        lost = [{"since": "", "error": told} for told in losses(self._database.path)]
+        lost = [{"since": "", "error": told} for told in (*losses(self._database.path), *self._held.damaged)]
         return [*self._database.alarms(), *lost]
 
     def full(self) -> str | None:
@@ -396,16 +397,30 @@ class RocksStore:
         )
 
     def keep_snapshot(self, record: SnapshotRecord) -> None:
-        self._snapshots[record.name] = record, self.view(list(self._tables))
+        assert not self._pending, "a snapshot is kept between steps"
+        if record.held:
+            self._held.keep(record, self._database)
+        else:
+            self._untold[record.name] = record, self.view(list(self._tables))
+
+    def tell_of_snapshot(self, name: str) -> None:
+        if name in self._untold:
+            self._snapshots[name] = self._untold.pop(name)
+        else:
+            self._held.tell_of(name)
 
     def drop_snapshot(self, name: str) -> None:
-        if name in self._snapshots:
-            self._snapshots.pop(name)[1].close()
+        self._held.drop(name)
+        for kept in (self._snapshots, self._untold):
+            if name in kept:
+                kept.pop(name)[1].close()
 
     def snapshots(self) -> dict[str, SnapshotRecord]:
-        return {name: record for name, (record, _) in self._snapshots.items()}
+        return {name: record for name, (record, _) in self._snapshots.items()} | self._held.records
 
     def snapshot(self, name: str) -> StoreView:
+        if name in self._held.records:
+            return self._held.view(name)
         if name not in self._snapshots:
             raise snapshot_gone(name)
         return self._snapshots[name][1]
@@ -421,6 +436,29 @@ class RocksStore:
                 for t in found
             ),
         )
+
+
+def _catalog(database: Database) -> Iterator[tuple[int, dict[str, Any], TableSchema, TableCounters]]:
+    for key, value in database.items(layout.CATALOG, layout.prefix_end(layout.CATALOG)):
+        number = int.from_bytes(key[len(layout.CATALOG) :], "big")
+        entry = json.loads(value)
+        counters = database.get(layout.table_prefix(layout.COUNTERS, number))
+        assert counters is not None, "a catalog entry without counters"
+        yield number, entry, schema_from_json(entry["schema"]), TableCounters(*marshal.loads(counters))
+
+
+def _held_tables(database: Database) -> tuple[ViewedTable, ...]:
+    return tuple(
+        ViewedTable(
+            number,
+            schema,
+            tuple(value_from_json(pad) for pad in entry["pads"]),
+            entry["indexes"],
+            counters.rows,
+            counters.position,
+        )
+        for number, entry, schema, counters in _catalog(database)
+    )
 
 
 def _check_collations(table: str, versions: dict[str, str]) -> None:

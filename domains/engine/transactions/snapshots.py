@@ -2,24 +2,24 @@
 
 ::
 
-    StandStill ──► all shards      no shard commits anything from here on …
-    KeepSnapshot ► each shard      its tables are kept as they are
-    GoOn ────────► all shards      … to here
+    StandStill ───► all shards      no shard commits anything from here on …
+    KeepSnapshot ─► all shards      its tables are kept as they are, and it stands still
+    GoOn ─────────► all shards      … to here: what is kept is told of
 
-**The invariant**: *each shard stands still from its StandStill to its GoOn; all StandStills come before all
-KeepSnapshots, and all of these before all GoOns.*
+**The invariant**: *each shard stands still from its StandStill to its GoOn, all StandStills come before all
+KeepSnapshots, and these before all GoOns.* So all shards are kept as they stand at one moment: whatever was done before
+it is in the snapshot, and nothing that was begun after it was answered. The one thing that a shard still does meanwhile
+is to commit its part of a transaction which another shard has decided; before the KeepSnapshots whoever takes it waits
+until no part of such a one is left. What is not decided cannot become so, as the decider stands still too: a shard that
+went on once it had kept its own would decide what another one, which had still to keep, would commit before.
 
-So there is a moment at which all shards stand as they are kept: whatever was done before it is in the
-snapshot, and nothing that was begun after it was answered. The one thing that a shard still does meanwhile is to
-commit its part of a transaction which another shard has decided; before the KeepSnapshots whoever takes it waits until
-no part of such a one is left. What is not decided cannot become so, as the decider stands still too, until all have
-kept theirs: one that went on sooner could decide what another, which has yet to keep its tables, would do at once.
-
-A shard that has begun anew, or was told to go on, does not stand still for the snapshot any more, and refuses to keep
-it.
+A shard that has begun anew, or was told to drop it, does not stand still for the snapshot any more, refuses to go on,
+and tells nobody of what it may have kept.
 """
 
 from __future__ import annotations
+
+from typing import assert_never
 
 from domains.errors import AlreadyExists, Locked, TransactionEnded
 from domains.plan.snapshots import DropSnapshot, GoOn, KeepSnapshot, SnapshotAct, StandStill
@@ -31,6 +31,8 @@ class StandingStill:
         self._store = store
         self.still = ""
         """The snapshot that is being taken. Until it is, nothing is committed that is not decided."""
+        self._is_kept = False
+        """Whether this shard has kept what is to be of it."""
 
     def take(self, act: SnapshotAct, name: str) -> None:
         """:raises Locked, TransactionEnded, AlreadyExists"""
@@ -39,22 +41,29 @@ class StandingStill:
                 self.check(but=name)
                 if name in self._store.snapshots():
                     raise AlreadyExists(f'snapshot "{name}" exists', hint="take another name, or drop it first")
-                self.still = name
-            case KeepSnapshot(at=at, held=held):
-                if name in self._store.snapshots():
-                    return  # It was asked twice.
                 if self.still != name:
-                    raise TransactionEnded(f'the shard has gone on before snapshot "{name}" was kept', hint="try again")
-                self._store.keep_snapshot(SnapshotRecord(name, at, held))
+                    self._is_still_for(name)
+            case KeepSnapshot(at=at, held=held):
+                if self.still != name:
+                    raise _gone_on(name)
+                if not self._is_kept:  # Else it was asked twice.
+                    self._store.keep_snapshot(SnapshotRecord(name, at, held))
+                    self._is_kept = True
             case GoOn():
-                self._go_on(name)
+                if self.still == name and self._is_kept:
+                    self._store.tell_of_snapshot(name)
+                    self._is_still_for("")
+                elif name not in self._store.snapshots():
+                    raise _gone_on(name)
             case DropSnapshot():
                 self._store.drop_snapshot(name)
-                self._go_on(name)
+                if self.still == name:
+                    self._is_still_for("")
+            case _:
+                assert_never(act)
 
-    def _go_on(self, name: str) -> None:
-        if self.still == name:
-            self.still = ""
+    def _is_still_for(self, name: str) -> None:
+        self.still, self._is_kept = name, False
 
     def check(self, *, but: str = "") -> None:
         """:raises Locked: the shard stands still, for another snapshot than ``but``."""
@@ -63,3 +72,7 @@ class StandingStill:
                 f'snapshot "{self.still}" of all shards is being taken',
                 hint="try again: it is over within a second, unless a shard is away",
             )
+
+
+def _gone_on(name: str) -> TransactionEnded:
+    return TransactionEnded(f'the shard has gone on before snapshot "{name}" was kept', hint="try again")

@@ -29,6 +29,7 @@ from domains.errors import (
     Conflict,
     HeadraceError,
     Locked,
+    NotFound,
     NotServed,
     OutcomeUnknown,
     SnapshotGone,
@@ -367,6 +368,9 @@ class SnapshotTaker:
         self._seen: dict[str, dict[int, Any]] = {}
         self.begun = self.taken = self.read_again = 0
         self.is_over = False
+        self.held: set[str] = set()
+        self.leaving: set[str] = set()
+        """Dropped, and some shards may keep them still."""
 
     async def run(self) -> None:
         while not self.is_over:
@@ -383,11 +387,26 @@ class SnapshotTaker:
                     assert self._system.rows_as_of(name) == rows, "a snapshot has changed"
                     self.read_again += 1
                 except SnapshotGone:
+                    assert name not in self.held, "what is held is there, whatever crashes"
                     del self._seen[name]
+            if self.held and self._random.random() < 0.2:
+                await self.let_go(self._random.choice(sorted(self.held)))
 
     def _name(self) -> str:
         self.begun += 1
         return f"snapshot {self.begun}"
+
+    async def let_go(self, name: str) -> None:
+        """Drop one that is held. A shard that is away may have it still, until it is collected."""
+        self.held.discard(name)
+        self._seen.pop(name, None)
+        try:
+            await self._system.snapshots.drop(name)
+            self.leaving.discard(name)
+        except NotFound:
+            self.leaving.discard(name)
+        except (HeadraceError, TimeoutError):
+            self.leaving.add(name)  # Whoever hears that goes on asking.
 
     async def _taken_alone(self) -> None:
         try:
@@ -399,10 +418,15 @@ class SnapshotTaker:
         first = max(0, self._workload.block - 1) * BLOCK
         asked: list[list[Any]] = [["r", key, None] for key in range(first, (self._workload.block + 2) * BLOCK)]
         self._record(self._process, "invoke", asked)
+        name, hold = self._name(), self._random.random() < 0.4
         try:
-            name = (await self._system.snapshots.take(self._name())).name
+            await self._system.snapshots.take(name, hold=hold)
+            if hold:
+                self.held.add(name)
             rows = self._seen[name] = self._system.rows_as_of(name)
-        except (HeadraceError, TimeoutError):
+        except (HeadraceError, TimeoutError) as error:
+            if isinstance(error, OutcomeUnknown):
+                self.leaving.add(name)
             self._record(self._process, "fail", asked)
             return
         nothing: Any = [] if self._system.lists else None
@@ -460,11 +484,14 @@ def ran(
             known = [shard.domain.transactions for shard in system.shards]
             if not any(each.prepared or each.decided or each.snapshots.still for each in known):
                 break
-        if snapshots:
-            await asyncio.sleep(COLLECTED_SECONDS)
+        if done.taker is not None:
+            await asyncio.sleep(COLLECTED_SECONDS)  # All shards are there again.
+            for name in sorted(done.taker.leaving):
+                await done.taker.let_go(name)
             name = (await system.snapshots.take("last")).name
-            kept = [list(shard.store.snapshots()) for shard in system.shards]
-            assert kept == [[name]] * SHARDS, "what was given up, or is old, is collected"
+            kept = [shard.store.snapshots() for shard in system.shards]
+            is_left = done.taker.held | {name}
+            assert list(map(set, kept)) == [is_left] * SHARDS, "what was given up, or is old, is collected"
         for shard in system.shards:
             assert not shard.domain.transactions.prepared, f"shard {shard.number} is left with what is prepared"
             assert not shard.domain.transactions.decided, f"shard {shard.number} is left with what it has decided"

@@ -68,12 +68,16 @@ def test_a_shard_that_stands_still_takes_no_writes() -> None:
     assert isinstance(asked(shard, StandStill(), own), Written)
     assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked)
     assert isinstance(asked(shard, StandStill(), InTransaction("other")), Locked)
-    assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written)
-    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked), "another shard may have yet to keep its tables"
-    assert isinstance(asked(shard, GoOn(), own), Written)
+    assert isinstance(asked(shard, GoOn(), own), TransactionEnded), "it has kept nothing"
+    for _ in "it may be asked twice":
+        assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Locked), "others may have to keep theirs yet"
+    assert not shard.store.snapshots()
+    for _ in "it may be asked twice":
+        assert isinstance(asked(shard, GoOn(), own), Written)
     assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
     assert shard.store.snapshot("s").table("t").find((), ()) == [((0, 0, 1), 1)]
-    assert isinstance(asked(shard, KeepSnapshot(1.0), own), Written), "it may be asked twice"
+    assert isinstance(asked(shard, KeepSnapshot(1.0), own), TransactionEnded)
     assert isinstance(asked(shard, StandStill(), own), AlreadyExists)
     assert isinstance(asked(shard, DropSnapshot(), own), Written)
     with pytest.raises(SnapshotGone):
@@ -111,7 +115,32 @@ def test_a_shard_that_has_gone_on_keeps_nothing(how: str) -> None:
         assert isinstance(asked(shard, DropSnapshot(), own), Written)
     assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
     assert isinstance(asked(shard, KeepSnapshot(1.0), own), TransactionEnded)
+    assert isinstance(asked(shard, GoOn(), own), TransactionEnded)
     assert not shard.store.snapshots()
+
+
+@pytest.mark.parametrize("how", ["crashed", "told"])
+@pytest.mark.parametrize("held", [False, True])
+def test_what_was_kept_by_a_shard_that_has_gone_on_is_told_to_nobody(how: str, held: bool) -> None:
+    shard, own = shard_alone(), InTransaction("s")
+    assert isinstance(asked(shard, StandStill(), own), Written)
+    assert isinstance(asked(shard, KeepSnapshot(1.0, held), own), Written)
+    if how == "crashed":
+        shard.crash(0.0)
+    else:
+        assert isinstance(asked(shard, DropSnapshot(), own), Written)
+    assert isinstance(asked(shard, Insert("t", ((3, 0, 1),))), Written)
+    assert isinstance(asked(shard, GoOn(), own), TransactionEnded)
+    assert not shard.store.snapshots()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_only_what_is_held_is_there_after_a_crash(held: bool) -> None:
+    shard, own = shard_alone(), InTransaction("s")
+    for act in (StandStill(), KeepSnapshot(1.0, held), GoOn()):
+        assert isinstance(asked(shard, act, own), Written)
+    shard.crash(0.0)
+    assert list(shard.store.snapshots()) == (["s"] if held else [])
 
 
 # --- mistakes, each of which is found --------------------------------------------------------------------------------
@@ -143,18 +172,19 @@ def _goes_on_at_once(self: StandingStill, act: SnapshotAct, name: str) -> None:
         self.still = ""
 
 
-def _goes_on_once_it_has_kept_its_own(self: StandingStill, act: SnapshotAct, name: str) -> None:
-    _take(self, act, name)
-    if isinstance(act, KeepSnapshot):
-        self.still = ""
-
-
 async def _never_told_to_go_on(self: InDoubt, base: DomainIndex) -> Any:
     return type("Nothing", (), {"still": ""})
 
 
 def _keeps_the_tables_themselves(self: MemoryStore, record: SnapshotRecord) -> None:
-    self._snapshots[record.name] = record, self
+    self._untold[record.name] = record, self
+
+
+def _goes_on_once_it_has_kept(self: StandingStill, act: SnapshotAct, name: str) -> None:
+    """It decides what another one, which has yet to keep its own, commits before."""
+    _take(self, act, name)
+    if isinstance(act, KeepSnapshot):
+        _take(self, GoOn(), name)
 
 
 async def _collects_nothing(self: Snapshots, before: float) -> None:
@@ -165,6 +195,7 @@ MISTAKES: list[tuple[type, str, Callable[..., Any]]] = [
     (StandingStill, "check", _writes_pass),
     (Snapshots, "_settled", _does_not_wait_for_what_is_decided),
     (StandingStill, "take", _goes_on_at_once),
+    (StandingStill, "take", _goes_on_once_it_has_kept),
     (InDoubt, "_look_at", _never_told_to_go_on),
     (MemoryStore, "keep_snapshot", _keeps_the_tables_themselves),
     (Snapshots, "_collect", _collects_nothing),
@@ -204,12 +235,7 @@ def test_a_planted_mistake_in_snapshots_is_found(
             _keeps_without_standing_still,
             lambda: test_a_shard_that_has_gone_on_keeps_nothing("crashed"),
         ),
-        (
-            StandingStill,
-            "take",
-            _goes_on_once_it_has_kept_its_own,
-            test_what_is_decided_meanwhile_is_in_no_part_of_it,
-        ),
+        (StandingStill, "take", _goes_on_once_it_has_kept, test_what_is_decided_meanwhile_is_in_no_part_of_it),
     ],
     ids=lambda each: getattr(each, "__name__", str(each)),
 )
