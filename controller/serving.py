@@ -27,7 +27,7 @@ from controller.deployment import (
     StatementText,
     ViewInfo,
 )
-from controller.hosts import Asked, Hosts, TableTarget
+from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
 from controller.live.live_views import LiveViews
 from controller.lookups.binding import Binding, RequestMoment
 from controller.lookups.view_dump import held_lines
@@ -49,7 +49,7 @@ from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.temporary import TemporaryTables
 from controller.transactions.transaction import Transaction
 from controller.writing import Writing
-from domains.errors import BadRequest, Locked, ReadTimeout
+from domains.errors import BadRequest, Conflict, Locked, ReadTimeout
 from domains.language.types import Column, TableSchema
 from domains.plan.estimates import Statistics
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -173,7 +173,10 @@ class Serving(Writing):
 
     async def in_line(self, shard: int, operation: Operation, table: TableTarget, asker: Caller) -> Written:
         wait = self.sessions.limits.lock_wait if asker.session is None else asker.session.lock_wait
-        return await self.sessions.transaction(Isolation.READ_COMMITTED, wait).write_alone(shard, operation, table)
+        try:
+            return await self.sessions.transaction(Isolation.READ_COMMITTED, wait).write_alone(shard, operation, table)
+        except Conflict as error:  # It held nothing that others could change or wait for.
+            raise SchemaChanged(table.schema.name) from error
 
     async def take_snapshot(self, transaction: Transaction) -> None:
         await transaction.take_snapshot(self._bases(), self._take_snapshot)

@@ -69,6 +69,8 @@ class Locks:
         """Of all shards that are known here: whoever hosts several sets it."""
         self._line: list[RequestId] = []
         """Who is to be looked at, since something was let go."""
+        self._asked: RequestId | None = None
+        """Who is being tried: it is answered with that, unless it waits again."""
 
     def known(self) -> Iterator[tuple[str, RequestId, str]]:
         """Who waits here, the number of the wait, which is of no other one, and for whom."""
@@ -152,6 +154,8 @@ class Locks:
         """It waits, in its old place if it has one. The transaction that is to end, where all in a ring wait for one
         another: the youngest of those that wait here."""
         self.waiting[packet.request] = WaitingWrite(packet, within.id, met)
+        if packet.request == self._asked:
+            self._asked = None
         ring = self._ring(within.id)
         here = {each.id for each in self.waiting.values() if each.refused is None}
         return max((id for id in ring if id in here), default=None)
@@ -187,9 +191,11 @@ class Locks:
             elif holders := self._busy(waiting):
                 self.waiting[request] = replace(waiting, met=replace(waiting.met, holders=holders))
             else:
+                self._asked = request
                 yield waiting.packet
-                if self.waiting.get(request) is waiting:
+                if self._asked is not None:
                     del self.waiting[request]
+                self._asked = None
 
     def let_go(self, id: str) -> None:
         """A transaction holds nothing any more."""
@@ -199,7 +205,7 @@ class Locks:
     def stop(self, id: str, error: HeadraceError | None = None) -> None:
         """What the transaction waits for it does not get, since that takes too long, or since it has ended."""
         for request, waiting in self.waiting.items():
-            if waiting.id == id:
+            if waiting.id == id and request != self._asked:
                 self.waiting[request] = replace(waiting, refused=error or held(waiting.met))
                 self._line = list(self.waiting)
 

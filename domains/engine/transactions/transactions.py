@@ -48,6 +48,7 @@ from domains.plan.packets import (
     Within,
     Write,
     Written,
+    written_tables,
 )
 from domains.plan.snapshots import SnapshotAct
 from domains.store.storage import Store, TransactionRecord
@@ -432,6 +433,11 @@ class Transactions:
                 if name == schema.name or table.schema.title.lower() in parents:
                     self._meet(own, f'table "{table.schema.title}", which it has come to, was altered or dropped')
                     break
+        for id in [
+            each.id for each in self.locks.waiting.values() if schema.name in written_tables(each.packet.operation)
+        ]:
+            why = f'table "{schema.title}" was altered or dropped while transaction "{id}" waited to write to it'
+            self._end(id, Conflict(why, hint="begin it again: db.run does"))
         self._look_ups.pop(schema.name, None)
         for id in self.prepared:
             for each in self._look_ups.values():

@@ -16,7 +16,14 @@ from controller.embedded.local import LocalDeployment
 from controller.serving import Serving
 from controller.transactions.limits import Isolation
 from domains.engine.domain import Domain
-from domains.errors import Conflict, ConstraintViolation, Locked, LockNotFree, TransactionEnded, Unsupported
+from domains.errors import (
+    Conflict,
+    ConstraintViolation,
+    Locked,
+    LockNotFree,
+    TransactionEnded,
+    Unsupported,
+)
 from tests.controller.transactions.interleaved import Drawn, Run, answer, judge, opened
 from tests.kit.cluster_deployment import open_cluster
 from worker.dataflow.domain_host import DomainHost
@@ -406,6 +413,52 @@ async def test_a_table_that_is_altered(server: Server) -> None:
     await other("ALTER TABLE c ADD COLUMN more INT")
     with pytest.raises(Conflict):
         await one("SELECT n FROM c WHERE id = 1")
+
+
+async def test_a_table_is_altered_while_one_waits(server: Server) -> None:
+    """Whoever waits has come to the table, and is in conflict, which is said once; and the others go on."""
+    one, two, other = server.connect(), server.connect(), server.connect()
+    await two("BEGIN")
+    await two("UPDATE c SET n = n + 1 WHERE id = 2")
+    await one("BEGIN")
+    await one("UPDATE c SET n = n + 1 WHERE id = 1")
+    waiting = two.begin("UPDATE c SET n = n + 1 WHERE id = 1")
+    await server.until(lambda: server.waiting() == 1)
+    await other("ALTER TABLE c ADD COLUMN more INT")
+    with pytest.raises(Conflict):
+        await one("COMMIT")
+    with pytest.raises(Conflict):
+        await waiting
+    await other("UPDATE c SET n = n + 1 WHERE branch = 1")
+    assert await other("SELECT n FROM c WHERE id IN (1, 2)") == [(1,), (1,)]
+
+
+@pytest.mark.parametrize("begin", ["BEGIN", ""])
+@pytest.mark.parametrize(
+    ("change", "row"), [("ADD COLUMN more INT NOT NULL DEFAULT 7", (9, 1, 5, 7)), ("MODIFY n VARCHAR(9)", (9, 1, "5"))]
+)
+async def test_who_waits_for_a_table_that_is_another_then(
+    server: Server, begin: str, change: str, row: tuple[Any, ...]
+) -> None:
+    """Its rows were made for what the table was: a transaction is in conflict, and a plain write is made anew."""
+    one, two, other = server.connect(), server.connect(), server.connect()
+    await other("DROP VIEW one")
+    await one("BEGIN")
+    await one("INSERT INTO c VALUES (9, 1, 0)")
+    if begin:
+        await two(begin)
+    waiting = two.begin("INSERT INTO c (id, branch, n) VALUES (9, 1, 5)")
+    await server.until(lambda: server.waiting() == 1)
+    await other(f"ALTER TABLE c {change}")
+    with pytest.raises(Conflict):
+        await one("COMMIT")
+    if begin:
+        with pytest.raises(Conflict):
+            await waiting
+        await two("INSERT INTO c (id, branch, n) VALUES (9, 1, 5)")
+    else:
+        await waiting
+    assert await other("SELECT * FROM c WHERE id = 9") == [row]
 
 
 async def test_a_refusal_is_of_what_is_committed(server: Server) -> None:
