@@ -130,8 +130,8 @@ lock: $(INSTALLED)  ## write the lock files anew from pyproject.toml; UPGRADE=1 
 	@compile() { printf 'setuptools>=77\n./clients/python\n%s\n' "$$1" | $(BIN)/uv pip compile - "$${@:2}" --quiet --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 		--no-emit-package headrace --no-emit-package headrace-client --no-emit-package headrace-loadgen > /dev/null; }; \
-	compile $$'./loadgen\n.[cluster,spark,bench,dev,peers]' -o requirements.lock $(if $(UPGRADE),--upgrade); \
-	compile '.[cluster,spark]' -c requirements.lock -o deploy/requirements.lock
+	compile $$'./loadgen\n.[cluster,spark,upstream,bench,dev,peers]' -o requirements.lock $(if $(UPGRADE),--upgrade); \
+	compile '.[cluster,spark,upstream]' -c requirements.lock -o deploy/requirements.lock
 
 clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

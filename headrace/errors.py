@@ -112,6 +112,8 @@ EXTRAS = {
     "kazoo": "cluster",
     "pyspark": "spark",
     "pyarrow": "spark",
+    "pymysql": "upstream",
+    "pymysqlreplication": "upstream",
     "loadgen": "bench",
     "matplotlib": "bench",
     "numpy": "bench",

@@ -61,6 +61,8 @@ DOORS = {
     "httptools": ("api/doors/wire_http.py",),
     "duckdb": ("loadgen/bench/",),
     "hdrh": ("loadgen/pace/point.py",),
+    "pymysql": ("headrace/upstream/",),
+    "pymysqlreplication": ("headrace/upstream/stream.py",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
     "redis": ("loadgen/peers/cached.py",),
@@ -121,7 +123,7 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (51, 8215),
+    "headrace": (60, 10060),
     "api": (51, 9192),
     "controller": (101, 20535),
     "worker": (90, 18630),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import accounts, archiving, cluster, load, queries, rebuild, serving, verifying
+from headrace.cli import accounts, archiving, cluster, following, load, queries, rebuild, serving, verifying
 from headrace.errors import Unavailable
 
 app = typer.Typer(
@@ -35,6 +35,8 @@ for command in (
     serving.demo,
 ):
     app.command()(command)
+app.command("import")(following.import_)
+app.command()(following.follow)
 app.command()(verifying.verify)
 archiving.archive.command()(archiving.rebuild)
 app.command()(archiving.backup)

@@ -47,6 +47,7 @@ def test_it_serves_without_any(tmp_path: Path) -> None:
     [
         ("backup to", "spark"),
         ("load t f.csv", "spark"),
+        ("follow mysql://root@127.0.0.1/shop", "upstream"),
         ("up", "cluster"),
         ("drill --list", "bench"),
         ("loadgen vote --sweep", "bench"),

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 CLIENT = tomllib.loads((ROOT / "clients" / "python" / "pyproject.toml").read_text("utf-8"))["project"]
 MEASURING = tomllib.loads((ROOT / "loadgen" / "pyproject.toml").read_text("utf-8"))
 OWN = {"headrace", "headrace-client", "headrace-loadgen"}
-TIGHT = {"rocksdict", "sqlglot", "uvicorn"}
+TIGHT = {"mysql-replication", "rocksdict", "sqlglot", "uvicorn"}
 """Packages whose insides are used: docs/dependencies.md says which."""
 PIN = re.compile(r"([a-z0-9.-]+)==(\S+)(?: ; [^\\\n]+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
 LOCKS = ["requirements.lock", "deploy/requirements.lock"]

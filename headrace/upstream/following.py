@@ -1,0 +1,265 @@
+"""A follower's life: copy what is not copied, follow, and after an error begin again where the position says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace_client.connection import Connection
+
+from headrace.errors import (
+    BadRequest,
+    Conflict,
+    ConnectionFailed,
+    HeadraceError,
+    Overloaded,
+    ReadTimeout,
+    TransactionEnded,
+    Unavailable,
+)
+from headrace.upstream.batch import UpstreamBatch
+from headrace.upstream.columns import Stopped
+from headrace.upstream.source import Chunk, Position, Upstream, UpstreamAddress
+from headrace.upstream.statements import Altered, Emptied, meaning_of
+from headrace.upstream.stream import Stream, UpstreamTransaction
+from headrace.upstream.target import FollowedDatabase
+
+PASSES = (ConnectionFailed, Conflict, Overloaded, ReadTimeout, TransactionEnded, Unavailable)
+"""Errors after which it is tried again: a server is away, or a commit's fate is not known."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+CHUNK_ROWS = 2_000
+WAIT_SECONDS = 0.5
+IDLE_SECONDS = 5.0
+"""How often the position is written while only others' transactions come, and that nothing has come."""
+
+
+@dataclass(slots=True)
+class UpstreamProgress:
+    """How far a follower is; told after each thing that it has done."""
+
+    table: str = ""
+    """The one that is being copied."""
+    rows: int = 0
+    """Copied by this run."""
+    rows_total: int = 0
+    """About, of all tables that were not copied at the start."""
+    transactions: int = 0
+    position: str = ""
+    lag: float = 0.0
+    """How old the last transaction was when it was done here, in seconds, to a second; 0 once no other one waits."""
+    problem: str = ""
+    """What it waits for."""
+
+
+Tell = Callable[[UpstreamProgress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRequest:
+    """What is to be followed."""
+
+    address: UpstreamAddress
+    source: str = ""
+    """What this source is called here; "": by its database."""
+    chunk_rows: int = CHUNK_ROWS
+    patience: float = field(default=float("inf"))
+    """Seconds for which a server that is away is tried again."""
+
+    @property
+    def name(self) -> str:
+        return self.source or self.address.database
+
+
+def begin_import(
+    db: Connection, asked: FollowRequest, tables: Collection[str], collation: str | None
+) -> FollowedDatabase:
+    """Look at everything, and make the tables; no row is copied yet. What was begun before goes on.
+
+    :raises Stopped: the upstream is set in a way that would lose rows.
+    :raises BadRequest: tables that cannot be here, with all reasons.
+    """
+    with closing(Upstream(asked.address)) as source:
+        source.check()
+        found = source.tables(tables)
+        misfits = [misfit for table in found for misfit in table.misfits(collation)]
+        if misfits:
+            hint = "name the tables to import, without these, or change them upstream"
+            raise BadRequest("not everything can be here: " + "; ".join(misfits), hint=hint)
+        if not found:
+            raise BadRequest(f'database "{asked.address.database}" has no table')
+        target = FollowedDatabase(db, asked.name)
+        target.register(found, source.position(), collation)
+    return target
+
+
+class UpstreamFollower:
+    """``run`` until it is stopped, or until all is copied."""
+
+    def __init__(self, target: FollowedDatabase, asked: FollowRequest, tell: Tell = lambda _: None) -> None:
+        self._target, self._asked, self._tell = target, asked, tell
+        self.progress = UpstreamProgress()
+        self._ended = False
+        self._claimed = False
+        self._moved = 0.0
+        self._next: UpstreamTransaction | None = None
+        """It was read, and has no place in a batch yet."""
+
+    def end(self) -> None:
+        """Stop at the next opportunity: what is done is done."""
+        self._ended = True
+
+    def run(self, until_copied: bool = False) -> None:
+        """:raises Stopped: somebody has to decide; the position's row has the reason, too."""
+        pause, deadline = FIRST_PAUSE, time.monotonic() + self._asked.patience
+        while not self._ended:
+            before = self.progress.transactions + self.progress.rows
+            try:
+                self._once(until_copied)
+                return
+            except Stopped as error:
+                self._target.say_stopped(error.message)
+                raise
+            except PASSES as error:
+                if self.progress.transactions + self.progress.rows > before:
+                    pause, deadline = FIRST_PAUSE, time.monotonic() + self._asked.patience
+                if time.monotonic() + pause > deadline:
+                    raise
+                self.progress.problem = error.message
+                self._tell(self.progress)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _once(self, until_copied: bool) -> None:
+        """From what is remembered, to the end or an error."""
+        target = self._target
+        if not self._claimed:
+            target.claim()
+            self._claimed = True
+        target.read_again()
+        self._next = None
+        with closing(Upstream(self._asked.address)) as source:
+            source.check()
+            source.refuse_behind(target.position)
+            self._count(source)
+            with Stream(self._asked.address, target.position, frozenset(target.tables)) as stream:
+                self.progress.problem = ""
+                while not self._ended:
+                    left = [table for table in target.tables.values() if not table.is_whole]
+                    if left:
+                        self._copy(source, stream, left[0].name)
+                    elif until_copied:
+                        return
+                    else:
+                        self._apply(*self._gathered(stream, WAIT_SECONDS))
+
+    def _count(self, source: Upstream) -> None:
+        left = [table.name for table in self._target.tables.values() if not table.is_whole]
+        if left and not self.progress.rows_total:
+            self.progress.rows_total = sum(table.rows for table in source.tables(left))
+
+    def _copy(self, source: Upstream, stream: Stream, name: str) -> None:
+        """The next chunk: read it, apply the stream up to its position, store it."""
+        (described,) = source.tables([name])
+        chunk = source.chunk(described, self._target.tables[name].copied, self._asked.chunk_rows, self._target.position)
+        while not self._ended:
+            batch, alone = self._gathered(stream, WAIT_SECONDS, chunk.position)
+            if batch.position.covers(chunk.position):
+                self._store(chunk, batch)
+                return
+            self._apply(batch, alone)
+
+    def _store(self, chunk: Chunk, batch: UpstreamBatch) -> None:
+        here, there = self._target.tables[chunk.table.name].columns, [column.name for column in chunk.table.columns]
+        if sorted(here) != sorted(there):
+            raise Unavailable(f'table "{chunk.table.name}" is altered upstream: its rows are read again')
+        self._target.apply(batch, chunk)
+        self.progress.transactions += batch.transactions
+        self.progress.position = str(batch.position)
+        self.progress.table = chunk.table.name
+        self.progress.rows += len(chunk.rows)
+        self._tell(self.progress)
+
+    def _apply(self, batch: UpstreamBatch, alone: UpstreamTransaction | None) -> None:
+        """What was gathered, and the definition behind it."""
+        if batch.changes:
+            self._target.apply(batch)
+            self._moved = time.monotonic()
+        elif self._is_time():
+            self._target.move(batch.position, batch.at)
+            self._moved = time.monotonic()
+        else:
+            self._target.position = batch.position
+        if alone is not None:
+            self._define(alone)
+        self.progress.transactions += batch.transactions
+        self.progress.position = str(self._target.position)
+        self.progress.lag = max(0.0, time.time() - batch.at) if batch.at else 0.0
+        self._tell(self.progress)
+
+    def _is_time(self) -> bool:
+        return time.monotonic() - self._moved > IDLE_SECONDS
+
+    def _gathered(
+        self, stream: Stream, seconds: float, until: Position | None = None
+    ) -> tuple[UpstreamBatch, UpstreamTransaction | None]:
+        """What waits, or all up to ``until``; and the definition that comes behind it."""
+        batch = UpstreamBatch(self._target.position)
+        try:
+            while not batch.is_full and not (until and batch.position.covers(until)):
+                self._next = self._next or stream.next(0 if batch.transactions else seconds)
+                if self._next is None:
+                    if until is None or self._ended:
+                        break
+                    continue
+                if self._next.statements and self._matters(self._next):
+                    alone, self._next = self._next, None
+                    return batch, alone
+                batch.add(self._next, self._target.tables, self._target.fetch)
+                self._next = None
+        except HeadraceError:
+            if not batch.transactions:
+                raise
+            # What came before it is done before; then it is met again.
+        return batch, None
+
+    def _matters(self, done: UpstreamTransaction) -> bool:
+        return any(self._meaning(each) is not None for each in done.statements)
+
+    def _meaning(self, told: tuple[str, str]) -> Emptied | Altered | None:
+        schema, statement = told
+        return meaning_of(statement, schema, self._asked.address.database, self._target.tables)
+
+    def _define(self, done: UpstreamTransaction) -> None:
+        """Do a definition, and move behind it. Killed in between, it is looked at whether it was done."""
+        if done.changes or len(done.statements) > 1:
+            raise Stopped(f"transaction {done.gtid} of the upstream has definitions between changes of rows")
+        target, meaning = self._target, self._meaning(done.statements[0])
+        if isinstance(meaning, Emptied):
+            target.define(f"TRUNCATE TABLE `{meaning.table}`")
+        elif isinstance(meaning, Altered) and meaning.sql:
+            now: dict[str, Any] = {"gtid": done.gtid, "columns": target.shown(meaning.table)["columns"]}
+            begun = target.altering or {}
+            if begun.get("gtid") != done.gtid:
+                target.remember_altering(now)
+                begun = now
+            if begun["columns"] == now["columns"]:
+                self._alter(meaning)
+        target.move(target.position.moved(done.domain, done.server, done.number), done.at)
+        target.read_again()
+
+    def _alter(self, meaning: Altered) -> None:
+        try:
+            self._target.define(meaning.sql)
+        except PASSES:
+            raise
+        except HeadraceError as error:
+            hint = "change it here by hand in another way, or import the table anew"
+            raise Stopped(
+                f"a definition upstream is refused here: {meaning.sql}: {error.message}", hint=hint
+            ) from error
+
+
+__all__ = ["FollowRequest", "UpstreamFollower", "UpstreamProgress", "begin_import"]

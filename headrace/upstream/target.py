@@ -1,0 +1,221 @@
+"""Our side: the tables that follow, the position, and what is written together with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from headrace_client.connection import Connection, TransactionConnection
+
+from headrace.errors import AlreadyExists, LimitExceeded, NotFound, TypeViolation
+from headrace.upstream.batch import FollowedTable, Key, UpstreamBatch, Values
+from headrace.upstream.columns import Stopped, UpstreamTable, from_cursor, names, quoted, to_cursor
+from headrace.upstream.source import Chunk, Position
+
+POSITIONS, TABLES = "headrace_upstream", "headrace_upstream_tables"
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {POSITIONS} (source VARCHAR(200) NOT NULL PRIMARY KEY, gtid TEXT NOT NULL,
+  follower VARCHAR(40) NOT NULL, written DATETIME NULL, applied DATETIME NULL, altering TEXT NULL, stopped TEXT NULL);
+CREATE TABLE IF NOT EXISTS {TABLES} (name VARCHAR(200) NOT NULL PRIMARY KEY, source VARCHAR(200) NOT NULL,
+  copied TEXT NULL, is_whole BOOL NOT NULL)
+"""
+"""``written``: when the last transaction was made upstream; ``applied``: when it was done here, or there was none to
+do. ``altering``: the definition that is under way, and the columns that were there before it. ``copied``: the key of
+the last row that was copied."""
+KEYS_AT_ONCE = 256
+
+
+class FollowedDatabase:
+    """One source in a Headrace. ``source`` names it, whichever server of it is followed."""
+
+    def __init__(self, db: Connection, source: str) -> None:
+        self._db = db
+        self.source = source
+        self.tables: dict[str, FollowedTable] = {}
+        self.position = Position()
+        self.altering: Mapping[str, Any] | None = None
+        self._follower = str(uuid4())
+
+    def register(self, tables: Sequence[UpstreamTable], begin: Position, collation: str | None) -> None:
+        """Make what is not there yet; of a table that was begun before, nothing. Then it is ours.
+
+        :raises AlreadyExists: a table of the name is there, and does not follow.
+        """
+        self._db.execute_all(SCHEMA)
+        there = {each["name"].lower() for each in self._db.tables()}
+        known: dict[str, str] = dict(self._db.execute(f"SELECT name, source FROM {TABLES}").rows)
+        for table in tables:
+            if known.get(table.name, self.source) != self.source:
+                raise AlreadyExists(f'table "{table.name}" follows "{known[table.name]}"')
+            if table.name not in known and table.name.lower() in there:
+                raise AlreadyExists(
+                    f'table "{table.name}" is here already, and does not follow', hint="rename or drop it"
+                )
+        with self._db.transaction() as t:
+            row = {"source": self.source, "gtid": str(begin), "follower": self._follower}
+            t.table(POSITIONS).insert(row, on_duplicate="ignore")
+            made = [{"name": each.name, "source": self.source, "is_whole": 0} for each in tables]
+            t.table(TABLES).insert(made, on_duplicate="ignore")
+        for table in tables:
+            self._db.execute(table.definition(collation))
+
+    def leave_out(self, tables: Iterable[str]) -> None:
+        """They follow no longer, and stay as they are.
+
+        :raises NotFound: one does not follow.
+        """
+        self.read()
+        for table in tables:
+            if table not in self.tables:
+                raise NotFound(f'table "{table}" does not follow "{self.source}"')
+            self._db.execute(f"DELETE FROM {TABLES} WHERE name = ? AND source = ?", [table, self.source])
+
+    def claim(self) -> None:
+        """From now on this follower is the one: another one's next write is refused.
+
+        :raises NotFound: nothing of the source was imported.
+        """
+        self.read()
+        sql = f"UPDATE {POSITIONS} SET follower = ?, stopped = NULL WHERE source = ?"
+        self._db.execute(sql, [self._follower, self.source])
+
+    def read(self) -> str:
+        """Read all that is remembered; answers the follower that is the one."""
+        there = {each["name"]: each for each in self._db.tables()}
+        found: Sequence[Sequence[Any]] = ()
+        if POSITIONS in there:
+            sql = f"SELECT gtid, follower, altering FROM {POSITIONS} WHERE source = ?"
+            found = self._db.execute(sql, [self.source]).rows
+        if not found:
+            raise NotFound(f'nothing of "{self.source}" was imported', hint="headrace import mysql://…")
+        ((gtid, follower, altering),) = found
+        self.position = Position.parse(gtid)
+        self.altering = json.loads(altering) if altering else None
+        sql = f"SELECT name, copied, is_whole FROM {TABLES} WHERE source = ?"
+        self.tables.clear()
+        for name, copied, is_whole in self._db.execute(sql, [self.source]).rows:
+            if name not in there:
+                continue  # Its CREATE TABLE was not done before the import was killed.
+            columns = tuple(column["name"] for column in there[name]["columns"])
+            cursor = None if copied is None else from_cursor(json.loads(copied))
+            key = tuple(there[name]["primary_key"])
+            defaults = {
+                column["name"]: column["default"]
+                for column in there[name]["columns"]
+                if column["nullable"] or column["default"] is not None
+            }
+            self.tables[name] = FollowedTable(name, columns, key, cursor, bool(is_whole), defaults)
+        return str(follower)
+
+    def read_again(self) -> None:
+        """After an error: what was done, and what was not.
+
+        :raises Stopped: another follower has come.
+        """
+        if self.read() != self._follower:
+            raise Stopped(f'another follower of "{self.source}" has taken over')
+
+    def shown(self, table: str) -> dict[str, Any]:
+        """The table as the server describes it."""
+        return next(each for each in self._db.tables() if each["name"] == table)
+
+    # Writing: everything in one transaction with the position.
+
+    def apply(self, batch: UpstreamBatch, chunk: Chunk | None = None) -> None:
+        """Transactions of the upstream, or a chunk of the position that we are at."""
+        with _explained(), self._db.transaction(isolation="serializable") as t:
+            for name, fates in batch.fates.items():
+                table = self.tables[name]
+                _delete(t, table, [key for key, fate in fates.items() if fate.values is None])
+                _put(t, table, [fate.values for fate in fates.values() if fate.values is not None and fate.is_whole])
+                for key, fate in fates.items():
+                    if fate.values is not None and not fate.is_whole:
+                        changed = {name: value for name, value in fate.values.items() if name not in table.key}
+                        t.table(name).update(dict(zip(table.key, key, strict=True)), changed)
+            if chunk is not None:
+                _put(t, self.tables[chunk.table.name], chunk.rows)
+                cursor = json.dumps(to_cursor(chunk.end)) if chunk.rows else None
+                sql = f"UPDATE {TABLES} SET copied = COALESCE(?, copied), is_whole = ? WHERE name = ? AND source = ?"
+                t.execute(sql, [cursor, int(chunk.is_last), chunk.table.name, self.source])
+            self._move(t, batch.position, batch.at)
+        self.position = batch.position
+        if chunk is not None:
+            self._copied(chunk)
+
+    def _copied(self, chunk: Chunk) -> None:
+        table = self.tables[chunk.table.name]
+        end = chunk.end if chunk.rows else table.copied
+        self.tables[table.name] = replace(table, copied=end, is_whole=chunk.is_last)
+
+    def _move(self, t: Connection, position: Position, at: int, altering: Mapping[str, Any] | None = None) -> None:
+        now = datetime.now(UTC).replace(tzinfo=None)
+        written = datetime.fromtimestamp(at, UTC).replace(tzinfo=None) if at else None
+        moved = t.execute(
+            f"UPDATE {POSITIONS} SET gtid = ?, applied = ?, written = COALESCE(?, written), altering = ?,"
+            " stopped = NULL WHERE source = ? AND follower = ?",
+            [str(position), now, written, json.dumps(altering) if altering else None, self.source, self._follower],
+        )
+        if moved.rows_affected != 1:
+            raise Stopped(f'another follower of "{self.source}" has taken over')
+
+    def move(self, position: Position, at: int = 0) -> None:
+        """Nothing is to be done of the transactions up to there."""
+        with self._db.transaction(isolation="serializable") as t:
+            self._move(t, position, at)
+        self.position, self.altering = position, None
+
+    def remember_altering(self, what: Mapping[str, Any]) -> None:
+        """What a definition finds, before it is done: it is in no transaction."""
+        with self._db.transaction(isolation="serializable") as t:
+            self._move(t, self.position, 0, what)
+        self.altering = what
+
+    def define(self, sql: str) -> None:
+        self._db.execute(sql)
+
+    def say_stopped(self, why: str) -> None:
+        sql = f"UPDATE {POSITIONS} SET stopped = ? WHERE source = ? AND follower = ?"
+        self._db.execute(sql, [why, self.source, self._follower])
+
+    def fetch(self, table: FollowedTable, key: Key) -> Values | None:
+        where = " AND ".join(f"{quoted(name)} = ?" for name in table.key)
+        found = self._db.execute(
+            f"SELECT {names(table.columns)} FROM {quoted(table.name)} WHERE {where}", list(key)
+        ).rows
+        return dict(zip(table.columns, found[0], strict=True)) if found else None
+
+
+def _put(t: TransactionConnection, table: FollowedTable, rows: Iterable[Values]) -> None:
+    given = list(rows)
+    if given:
+        only_key = len(table.columns) == len(table.key)
+        t.table(table.name).insert(given, on_duplicate="ignore" if only_key else "update")
+
+
+def _delete(t: TransactionConnection, table: FollowedTable, keys: Sequence[Key]) -> None:
+    """By texts of few lengths, since each is parsed once: the last key stands for those that are missing."""
+    columns = quoted(table.key[0]) if len(table.key) == 1 else f"({names(table.key)})"
+    one = "?" if len(table.key) == 1 else f"({', '.join('?' * len(table.key))})"
+    for begin in range(0, len(keys), KEYS_AT_ONCE):
+        some = keys[begin : begin + KEYS_AT_ONCE]
+        length = 1 << (len(some) - 1).bit_length()
+        filled = [*some, *[some[-1]] * (length - len(some))]
+        sql = f"DELETE FROM {quoted(table.name)} WHERE {columns} IN ({', '.join([one] * length)})"
+        t.execute(sql, [value for key in filled for value in key])
+
+
+@contextmanager
+def _explained() -> Any:
+    """What our server refuses of an upstream's rows does not go away by itself."""
+    try:
+        yield
+    except LimitExceeded as error:
+        hint = "set max_transaction_size of the server higher; a transaction of the upstream is one here"
+        raise Stopped(f"a transaction of the upstream is too large: {error.message}", hint=hint) from error
+    except TypeViolation as error:
+        raise Stopped(f"a row of the upstream does not fit here: {error.message}", hint=error.hint) from error

@@ -1,0 +1,90 @@
+"""An upstream and a Headrace for tests that kill neither; each has a database, and tables, of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from typing import Any
+
+import pytest
+
+from headrace import embedded
+from headrace.upstream.following import FollowRequest, UpstreamFollower, UpstreamProgress, begin_import
+from headrace.upstream.source import Upstream, UpstreamAddress
+from headrace.upstream.target import FollowedDatabase
+from loadgen.bench import servers
+from tests.upstream.upstream_server import UpstreamServer, rows_of
+
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamServer]:
+    if servers.mariadbd() is None:
+        pytest.skip("MariaDB is not installed")
+    server = UpstreamServer(tmp_path_factory.mktemp("upstream"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with embedded(str(tmp_path_factory.mktemp("here")), read_your_writes=True) as db:
+        yield db
+
+
+class Followed:
+    """A database upstream, and what follows it here. Tables are called after it: all tests share a Headrace."""
+
+    def __init__(self, upstream: UpstreamServer, here: Any, name: str) -> None:
+        self.upstream, self.here, self.name = upstream, here, name
+        self.asked = FollowRequest(UpstreamAddress.parse(upstream.url_of(name)), chunk_rows=3, patience=10)
+        upstream.run(f"CREATE DATABASE {name}", database=None)
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.upstream.run(*statements, database=self.name)
+
+    def import_(self, *tables: str, collation: str | None = None) -> UpstreamProgress:
+        follower = UpstreamFollower(begin_import(self.here, self.asked, tables, collation), self.asked)
+        follower.run(until_copied=True)
+        return follower.progress
+
+    def follow(self, leave_out: tuple[str, ...] = ()) -> UpstreamProgress:
+        """Until all that has been written upstream is here."""
+        with closing(Upstream(self.asked.address)) as source:
+            wanted = source.position()
+        target = FollowedDatabase(self.here, self.name)
+        target.leave_out(leave_out)
+
+        def tell(_: UpstreamProgress) -> None:
+            if target.position.covers(wanted):
+                follower.end()
+
+        follower = UpstreamFollower(target, self.asked, tell)
+        follower.run()
+        return follower.progress
+
+    def equals(self, *tables: str) -> bool:
+        for table in tables:
+            key = ", ".join(self.here_table(table)["primary_key"])
+            ours = [tuple(row) for row in self.here.execute(f"SELECT * FROM {table} ORDER BY {key}").rows]
+            assert ours == rows_of(self.upstream, table, self.name)
+        return True
+
+    def here_table(self, table: str) -> dict[str, Any]:
+        return next(each for each in self.here.tables() if each["name"] == table)
+
+    def stopped(self) -> str:
+        ((why,),) = self.here.execute("SELECT stopped FROM headrace_upstream WHERE source = ?", [self.name]).rows
+        return str(why or "")
+
+
+@pytest.fixture
+def followed(upstream: UpstreamServer, here: Any) -> Callable[[], Followed]:
+    return lambda: Followed(upstream, here, f"d{next(NUMBERS)}")
+
+
+@pytest.fixture
+def shop(followed: Callable[[], Followed]) -> Followed:
+    return followed()
