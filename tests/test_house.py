@@ -124,11 +124,11 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (60, 10060),
-    "api": (51, 9192),
-    "controller": (101, 20535),
-    "worker": (90, 18630),
-    "migrations": (161, 32110),
-    "domains": (115, 22941),
+    "api": (51, 9220),
+    "controller": (101, 20540),
+    "worker": (90, 18635),
+    "migrations": (162, 32280),
+    "domains": (115, 22985),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),

@@ -32,13 +32,13 @@ from api.mysql.values import (
     RowWriter,
     column_definition,
     read_parameters,
-    shape_of,
 )
 from api.statuses import describe
 from controller.access.session import Caller
 from domains.errors import HeadraceError, NotFound, Overloaded, SqlSyntaxError, Unauthenticated, Unsupported
 from domains.language.types import Column
 from migrations.access.rights import Privilege
+from migrations.query.sources.origins import own_columns
 
 PREPARED_CHARACTERS = 16_000_000
 """Characters of the prepared statements of one connection."""
@@ -205,12 +205,12 @@ class Commands:
         table = next((each for each in deployment.tables() if each.title.lower() == name.lower()), None)
         view = next((each for each in deployment.views() if each.name.lower() == name.lower()), None)
         if table is not None:
-            columns = [(table.columns[place].name, table.columns[place].type) for place in table.live()]
+            columns = own_columns(table)
         elif view is not None:
-            columns = [(column.name, column.type) for column in view.columns]
+            columns = view.columns
         else:
             raise NotFound(f'no table or view "{name}"')
-        described = [column_definition(each, shape_of(type), self.session.charset) + NULL for each, type in columns]
+        described = [column_definition(each, self.session.charset) + NULL for each in columns]
         self._connection.send((*described, self.session.end(0)))
 
     # --- statements -----------------------------------------------------------------------------------------------
@@ -268,8 +268,8 @@ class Commands:
     def _send_prepared(self, number: int, parameters: int, columns: Sequence[Column]) -> None:
         """The columns come again with each result, since they may be others by then."""
         counts = struct.pack("<HHxH", len(columns), parameters, 0)
-        marks = [column_definition("?", PARAMETER, self.session.charset)] * parameters
-        own = [column_definition(each.name, shape_of(each.type), self.session.charset) for each in columns]
+        marks = [column_definition(PARAMETER, self.session.charset)] * parameters
+        own = [column_definition(each, self.session.charset) for each in columns]
         end = () if self._capabilities & CLIENT_DEPRECATE_EOF else (eof(self.session.status()),)
         told = [payload for some in (marks, own) if some for payload in (*some, *end)]
         self._connection.send((b"\0" + number.to_bytes(4, "little") + counts, *told))

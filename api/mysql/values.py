@@ -20,7 +20,8 @@ from typing import Any
 from api.mysql.packets import NULL, PayloadReader, framed, length_of, malformed, text_of
 from domains.errors import BadRequest, TypeViolation
 from domains.language.json_rows import page_reader
-from domains.language.types import Column, Kind, SqlType
+from domains.language.types import Column, Kind, Origin, SqlType
+from migrations.information.visible import key_mark, keys_of
 
 BINARY = 63
 """The collation of what is no text."""
@@ -132,7 +133,7 @@ class ColumnShape:
     """Written in the connection's charset."""
 
 
-PARAMETER = ColumnShape(_VAR_STRING, 0, is_text=True)
+PARAMETER = Column("?", SqlType(Kind.TEXT, "VARCHAR", length=0))
 """A ? of a prepared statement, whose type is not known."""
 
 
@@ -148,7 +149,7 @@ def shape_of(type: SqlType) -> ColumnShape:
         case Kind.DECIMAL:
             unsigned = 0 if type.low is None else _UNSIGNED
             digits = type.length or 65
-            return ColumnShape(_NEWDECIMAL, digits + (type.scale > 0) + (not unsigned), unsigned | _BINARY, type.scale)
+            return ColumnShape(_NEWDECIMAL, digits + (type.scale > 0) + (not unsigned), unsigned, type.scale)
         case Kind.DATE:
             return ColumnShape(_DATE, 10, _BINARY)
         case Kind.DATETIME:
@@ -172,7 +173,7 @@ def shape_of(type: SqlType) -> ColumnShape:
     if word == "CHAR":
         return ColumnShape(_STRING, type.length or 1, is_text=True)
     if word == "VARCHAR":
-        return ColumnShape(_VAR_STRING, type.length or 1, is_text=True)
+        return ColumnShape(_VAR_STRING, type.length or 0, is_text=True)
     return ColumnShape(_BLOB_TYPE, _TEXTS.get(word, 65_535), _BLOB, is_text=True)
 
 
@@ -184,7 +185,7 @@ def _integer(type: SqlType, word: str) -> ColumnShape:
     code, signed_length, unsigned_length = _INTEGERS.get(word, (_LONGLONG, 20, 20))
     if code == _TINY and "(1)" in type.name:
         signed_length = 1
-    flags = _BINARY | (_UNSIGNED if unsigned or code == _YEAR or (type.high or 0) >= 1 << 63 else 0)
+    flags = _UNSIGNED if unsigned or code == _YEAR or (type.high or 0) >= 1 << 63 else 0
     return ColumnShape(code, unsigned_length if unsigned else signed_length, flags)
 
 
@@ -193,19 +194,47 @@ def _fraction(type: SqlType) -> int:
     return int(digits[1]) if digits else 0
 
 
-def column_definition(name: str, shape: ColumnShape, charset: Charset) -> bytes:
+def column_definition(column: Column, charset: Charset) -> bytes:
+    shape, said = shape_of(column.type), column.origin or Origin(column.name)
     collation = charset.collation if shape.is_text else BINARY
     length = min(shape.length * (charset.width if shape.is_text else 1), 0xFFFFFFFF)
-    called = charset.bytes_of(name)
+    database = "" if said.copied else said.schema
+    names = ("def", database, said.source, said.named, said.title, said.column)
+    flags = shape.flags | _flags_of(said, shape.type)
     return b"".join(
         (
-            b"\x03def\x00\x00\x00",
-            text_of(called),
-            text_of(called),
+            *(text_of(charset.bytes_of(name)) for name in names),
             b"\x0c",
-            struct.pack("<HIBHBH", collation, length, shape.type, shape.flags, shape.decimals, 0),
+            struct.pack("<HIBHBH", collation, length, shape.type, flags, shape.decimals, 0),
         )
     )
+
+
+_KEYS = {"PRI": 2, "UNI": 4, "MUL": 8}
+_ZEROFILL, _AUTO_INCREMENT, _OF_NOW, _NO_DEFAULT, _ON_UPDATE_NOW, _PART_OF_KEY = 64, 512, 1024, 4096, 8192, 16384
+_NUMBERS = frozenset((_TINY, _SHORT, _INT24, _LONG, _LONGLONG, _FLOAT, _DOUBLE, _NEWDECIMAL))
+
+
+def _flags_of(said: Origin, type: int) -> int:
+    """Those that come of a column's table; a number that was computed is BINARY."""
+    table = said.table
+    if table is None:
+        return _BINARY if type in _NUMBERS and not said.copied else 0
+    column, flags = table.columns[said.at], 0 if said.nullable else _NOT_NULL
+    filled = column.has_default or column.default_now or column.auto_increment or column.generated is not None
+    if not column.nullable and not filled:
+        flags |= _NO_DEFAULT
+    if type in (_TIMESTAMP, _YEAR):
+        flags |= _UNSIGNED if type == _TIMESTAMP else _ZEROFILL
+    if said.copied:
+        return flags
+    if any(said.at in key.places for key in keys_of(table)):
+        flags |= _PART_OF_KEY | _KEYS.get(key_mark(table, said.at), 0)
+    if type == _TIMESTAMP and (column.default_now or column.on_update_now):
+        flags |= _OF_NOW
+    if column.on_update_now:
+        flags |= _ON_UPDATE_NOW
+    return flags | (_AUTO_INCREMENT if column.auto_increment else 0)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -265,8 +294,7 @@ class RowWriter:
         self._binary = [_binary(shape, text) for shape, text in zip(shapes, self._texts, strict=True)]
         self.rows: Callable[[Sequence[Sequence[Any]]], Iterator[bytes]]
         self.rows = self._binary_rows if binary else self._text_rows
-        named = zip(columns, shapes, strict=True)
-        definitions = [column_definition(column.name, shape, charset) for column, shape in named]
+        definitions = [column_definition(column, charset) for column in columns]
         self.head = (length_of(len(definitions)), *definitions)
         """The payloads before the rows: how many columns there are, and the definition of each."""
         self._begun, self._behind = framed((*self.head, between) if between else self.head, 1)

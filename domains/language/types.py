@@ -100,12 +100,42 @@ def decimal_type(scale: int) -> SqlType:
     return SqlType(Kind.DECIMAL, f"DECIMAL(65,{scale})", scale=scale)
 
 
+KEPT_HERE = {"sent": False}
+"""Of a field that no other process is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One output column of a node or a view."""
 
     name: str
     type: SqlType
+    origin: Origin | None = field(default=None, compare=False, repr=False, metadata=KEPT_HERE)
+    """For clients that ask for it; of answers alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the text of a query says about a column of its answer: MySQL's clients are told."""
+
+    title: str
+    """Its name; two columns of an answer may have the same one."""
+    source: str = ""
+    """The table's name in the query, or that of a view or derived table; "" for an expression."""
+    named: str = ""
+    """Which table that is; of a view or derived table its name again, or that of the table below, which it copies."""
+    column: str = ""
+    """The column's name in it."""
+    schema: str = ""
+    """The database of that table."""
+    table: TableSchema | None = None
+    """The base table whose values they are, unchanged; None where they are computed."""
+    at: int = 0
+    """Where in that table's rows."""
+    nullable: bool = True
+    """Whether the column, or an outer join, admits NULL."""
+    copied: bool = False
+    """A derived table that groups, or is cut, has rows of its own: keys do not tell them apart."""
 
 
 def collations_of(columns: Iterable[Column | TableColumn]) -> Collations:

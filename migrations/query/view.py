@@ -49,6 +49,7 @@ from migrations.query.select import plan_select
 from migrations.query.setops import plan_set_operation, sorted_and_limited
 from migrations.query.source import named_columns
 from migrations.query.sources.hints import partial_by
+from migrations.query.sources.origins import with_origins
 from migrations.query.stage import Wide, is_same_value, late_condition
 
 
@@ -157,7 +158,8 @@ def plan_view(
             if meaning is None
             else meaning
         )
-        return _finished(named_columns(meant, columns, name), relation, graph, name)
+        made = _finished(named_columns(meant, columns, name), relation, graph, name)
+        return replace(made, columns=with_origins(made.columns, relation, columns, catalog))
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
 

@@ -14,7 +14,7 @@ import pytest
 from api.mysql.packets import LONGEST, CompressedFeed, PacketFeed, enveloped, framed, length_of
 from domains.errors import BadRequest, LimitExceeded
 from tests.mysql.conftest import MysqlServer
-from tests.mysql.wire_client import COMPRESS, SECONDS, WireClient
+from tests.mysql.wire_client import COMPRESS, SECONDS, WireClient, name_of
 
 # --- packets ------------------------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ def test_a_prepared_statement_tells_its_columns(db: Any, open_server: MysqlServe
         ("SET @a = ?", []),
     ):
         _, _, columns = wire.prepared(sql)
-        assert [each[8 : 8 + each[7]].lower() for each in columns] == [each.lower() for each in names], sql
+        assert list(map(name_of, columns)) == names, sql
     for sql, number in (("SELECT id FROM nothing", 1146), ("SELECT nothing FROM t WHERE id = ?", 1054)):
         assert int.from_bytes(wire.command(b"\x16" + sql.encode())[1:3], "little") == number
     wire.close()

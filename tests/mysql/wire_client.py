@@ -14,6 +14,14 @@ COMPRESS = 1 << 5
 CAPABILITIES = 1 | 1 << 2 | 1 << 9 | 1 << 13 | 1 << 15 | 1 << 19
 
 
+def name_of(definition: bytes) -> bytes:
+    """The name of a column, behind those of its catalog, database and tables."""
+    at = 0
+    for _ in range(4):
+        at += 1 + definition[at]
+    return definition[at + 1 : at + 1 + definition[at]]
+
+
 class WireClient:
     """A connection of bytes. ``error``: the number of the one that ended its login; 0: it is open."""
 

@@ -12,7 +12,6 @@ Figures on one core, to encode and to decode: a LinkUpdate with one row of three
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
 from threading import local
@@ -29,7 +28,7 @@ from domains.plan.graph import NodeIndex
 from domains.plan.packets import Fill, LinkId, LinkUpdate, Pattern, Unfilled
 from worker.protocol.messages import ProtocolError
 from worker.wire.coders import LEAVES, Coder, Coders, Misfit, Unpack
-from worker.wire.vocabulary import CLASSES, ERRORS, EXPRESSIONS, details_of
+from worker.wire.vocabulary import CLASSES, ERRORS, EXPRESSIONS, details_of, sent_fields
 
 # ``LinkUpdate`` and the ``Fill`` in it are packed and checked by hand, in plain loops: every step sends an update over
 # each of the domain's links, and a shuffle has many. The generated functions take twice as long, since they call one
@@ -404,7 +403,7 @@ def _of_class(kind: type, coders: Coders) -> Coder:
     hints = get_type_hints(kind)
     names: dict[str, Any] = {"kind": kind, "Misfit": Misfit}
     packs, given, checks, values = [f'"{kind.__name__}"'], ["_"], [], []
-    for name in (field.name for field in fields(kind)):
+    for name in (field.name for field in sent_fields(kind)):
         coder = coders.of(hints[name])
         names |= {f"pack_{name}": coder.pack, f"unpack_{name}": coder.unpack, f"types_{name}": coder.leaves}
         packs.append(f"o.{name}" if coder.pack is None else f"pack_{name}(o.{name})")

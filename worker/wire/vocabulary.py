@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum
 from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 from zlib import crc32
 
 from domains import errors
@@ -120,8 +120,12 @@ def details_of(kind: type[HeadraceError]) -> tuple[str, ...]:
     return tuple(name for name in inspect.signature(kind).parameters if name not in ("message", "hint"))
 
 
+def sent_fields(kind: type) -> tuple[Field[Any], ...]:
+    return tuple(each for each in fields(kind) if each.metadata.get("sent", True))
+
+
 def _digest() -> int:
-    known = [f"{each.__name__}({', '.join(f'{f.name}: {f.type}' for f in fields(each))})" for each in CLASSES]
+    known = [f"{each.__name__}({', '.join(f'{f.name}: {f.type}' for f in sent_fields(each))})" for each in CLASSES]
     known += [f"{code}({', '.join(details_of(each))})" for code, each in ERRORS.items()]
     enums = {e for room in (types, graph, messages) for e in vars(room).values() if inspect.isclass(e)}
     known += [f"{each.__name__}={[member.value for member in each]}" for each in enums if issubclass(each, Enum)]

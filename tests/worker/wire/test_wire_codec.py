@@ -31,8 +31,8 @@ from worker.wire.frames import Cutter, framed, opened
 from worker.wire.vocabulary import CLASSES, ERRORS, details_of
 
 ROOMS = (commands, errors, expressions, graph, packets, types, messages)
-NEVER_SENT = {Publish, Reply, Send}
-"""Effects: each is performed by the process whose domain ordered it."""
+NEVER_SENT = {Publish, Reply, Send, types.Origin}
+"""Effects: each is performed by the process whose domain ordered it; and what only clients are told."""
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
@@ -17,7 +16,7 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import BIGINT, DOUBLE, TEXT
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import LinkUpdate, link_between
-from worker.wire.vocabulary import ERRORS, EXPRESSIONS, details_of
+from worker.wire.vocabulary import ERRORS, EXPRESSIONS, details_of, sent_fields
 
 TEXTS = ("", "a", "votes@3", "žluťoučký", "\ud800 alone", "\x00", "x" * 300)
 INTEGERS = (0, 1, -1, 7, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2**64 - 1, 2**64, -(2**63) - 1, 10**40, -(10**40))
@@ -63,7 +62,7 @@ def value(random: Random, hint: Any, depth: int = 0) -> Any:
 def instance(random: Random, kind: type, depth: int = 0) -> Any:
     """An object of a class of the vocabulary."""
     hints = get_type_hints(kind)
-    return kind(**{field.name: value(random, hints[field.name], depth + 1) for field in fields(kind)})
+    return kind(**{field.name: value(random, hints[field.name], depth + 1) for field in sent_fields(kind)})
 
 
 def expression(random: Random, depth: int = 0) -> Expression:
@@ -96,7 +95,7 @@ def plain(thing: Any) -> Any:
         return (dict, [(plain(name), plain(each)) for name, each in thing.items()])
     if type(thing) in LEAVES or isinstance(thing, Enum):
         return (type(thing), str(thing) if isinstance(thing, Decimal) else thing)
-    return (type(thing), [plain(getattr(thing, field.name)) for field in fields(thing)])
+    return (type(thing), [plain(getattr(thing, field.name)) for field in sent_fields(type(thing))])
 
 
 def update(sequence: int, text: str = "", sender: int = 1, receiver: int = 2) -> LinkUpdate:
