@@ -66,6 +66,8 @@ class StatementResult:
     rows_affected: int = 0
     first_id: int | None = None
     """The first AUTO_INCREMENT value that was generated for an inserted row."""
+    given_id: int | None = None
+    """The last one that a row came with, where none was generated: for MySQL's clients, and not LAST_INSERT_ID()."""
     done: str | None = None
     """What a definition did, for people: ``table stories created``."""
     matched: int | None = None

@@ -48,6 +48,7 @@ _WORDS: tuple[tuple[type[HeadraceError], str, NumberState], ...] = (
     (errors.ConstraintViolation, r'check "[^"]*" of table "[^"]*" does not hold', (3819, "HY000")),
     (errors.ConstraintViolation, r'foreign key "[^"]*" of table "[^"]*" names no row', (1452, "23000")),
     (errors.ConstraintViolation, r'a row of table "[^"]*" cannot go, or change its key', (1451, "23000")),
+    (errors.UnknownName, r"unknown (?:table|view) to drop", (1051, "42S02")),
     (errors.UnknownName, r"unknown (?:table|view)", (1146, "42S02")),
     (errors.NotFound, r"(?:no statement \d+ runs|connection \d+ is not)", (1094, "HY000")),
     (errors.NotFound, r"prepared statement", (1243, "HY000")),

@@ -210,7 +210,7 @@ class ConnectionSession:
             affected = result.rows_affected
             if self._capabilities & CLIENT_FOUND_ROWS and result.matched is not None:
                 affected = result.matched
-            self._connection.send((ok(affected, result.first_id or 0, self.status(more)),))
+            self._connection.send((ok(affected, result.first_id or result.given_id or 0, self.status(more)),))
             return None
         writer = self._writer(result.columns, binary=binary)
         head = list(writer.head)

@@ -42,6 +42,7 @@ from migrations.statements.chosen import chosen
 from migrations.statements.constants import check_params, miscounted, scalars, with_draws
 from migrations.statements.definitions import selected
 from migrations.statements.dml import resolve
+from migrations.statements.insert import given_id
 from migrations.statements.policies.writing import narrowed
 from migrations.statements.prepared import PreparedStatement
 from migrations.statements.sessions.session_values import may_ask_session
@@ -415,8 +416,9 @@ class Statements:
         clock.update(latest((clock, written.clock)))
         told = statement.returning
         if told is None:
-            matched = max(written.matched, written.rows_affected)
-            return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id, matched=matched)
+            matched, first = max(written.matched, written.rows_affected), written.first_id
+            given = given_id(statement.operation, self._deployment.state.catalog) if first is None else None
+            return StatementResult((), (), written.rows_affected, first, given, matched=matched)
         rows = tuple(tuple(map(json_value, row)) for row in told.rows(written.returned))
         return StatementResult(told.columns, rows, written.rows_affected, written.first_id)
 

@@ -213,8 +213,9 @@ class TableColumn:
     hidden: bool = False
     """It is generated for a key, as MySQL has it for functional and prefix keys: no statement sees it. Its name is that
     part of the key."""
-    comment: str = field(default="", compare=False)
-    """No row depends on it: the column is the same one with another, and no shard is told."""
+    comment: str = field(default="", compare=False, repr=False)
+    """No row depends on it: the column is the same one with another, and no shard is told; nor is it in the schema's
+    version, which is made of what is shown of it."""
 
 
 UNKNOWN_GENERATION = -1
@@ -261,7 +262,7 @@ class TableSchema:
     policies: int = 0
     """Stands for its row policies, and those of tables that foreign keys reach from it: whoever plans by others has
     another schema, and is refused (``migrations/catalog.py``)."""
-    comment: str = field(default="", compare=False)
+    comment: str = field(default="", compare=False, repr=False)
     """As that of a column."""
 
     @property

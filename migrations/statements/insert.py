@@ -10,7 +10,8 @@ from domains.language.compile import compile_expression
 from domains.language.expressions import Expression, Field
 from domains.language.rewriting import fold
 from domains.language.types import NULL, Column, Row, TableSchema, Value
-from domains.plan.packets import Insert
+from domains.plan.packets import Insert, Operation
+from migrations.catalog import Catalog
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import Setting, scalar
@@ -235,3 +236,12 @@ def _new_row(node: exp.Insert, schema: TableSchema, positions: tuple[int, ...]) 
         Bound(table, name, Field(width + at, schema.columns[at].type))
         for name, at in zip(names, positions, strict=True)
     ]
+
+
+def given_id(operation: Operation, catalog: Catalog) -> int | None:
+    """The AUTO_INCREMENT value that the last row of an INSERT comes with."""
+    table = catalog.tables.get(operation.table.lower()) if isinstance(operation, Insert) else None
+    if not isinstance(operation, Insert) or table is None or not operation.rows:
+        return None
+    value = next((operation.rows[-1][at] for at, each in enumerate(table.columns) if each.auto_increment), None)
+    return value if isinstance(value, int) else None

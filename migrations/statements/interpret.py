@@ -68,7 +68,7 @@ def interpret_one(
     if isinstance(node, (exp.Insert, exp.Update, exp.Delete)):
         return dml.write(parsed, catalog, scalars(arguments), now)
     if isinstance(node, exp.TruncateTable):
-        return dml.truncate(parsed, catalog)
+        return dml.truncate(parsed, catalog, checked=bool(session.variables.get("foreign_key_checks", True)))
     if isinstance(node, exp.Query):
         return _select(parsed, node, arguments, now)
     if isinstance(node, exp.Show):

@@ -1,4 +1,5 @@
-"""What clients read back of definitions: comments, foreign keys in the order of their names, words of types."""
+"""What clients read back of definitions: comments, foreign keys in the order of their names, words of types. What
+is told of keys that rows were given, and of tables that others name."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pymysql
 import pytest
 
 from tests.mysql.conftest import started, stopped
+from tests.mysql.test_mysql_databases import refused
 from tests.mysql.test_mysql_statements import rows
 
 COMMENT = "it's \\ 100%\nof \u00e9"
@@ -41,6 +43,8 @@ def test_comments_of_tables_and_columns_are_kept(db: Any) -> None:
     rows(db, "CREATE TABLE v AS SELECT id, m FROM t")
     assert told(db, "u") == ("second", ["the key", "moved", ""])
     assert told(db, "v") == ("", ["the key", "moved"])
+    rows(db, "INSERT INTO t VALUES (2, NULL, 'two')")
+    rows(db, "DELETE FROM t WHERE id = 2")
     rows(db, "ALTER TABLE t COMMENT ''")
     assert told(db, "t")[0] == ""
     assert rows(db, "SELECT * FROM t") == ((1, None, "one"),)
@@ -92,3 +96,41 @@ def test_national_is_a_word_of_a_type_and_a_name(db: Any) -> None:
         ("national", "char(2)"),
         ("c", "char(4)"),
     ]
+
+
+def test_the_answer_to_an_insert_names_the_value_that_it_gave(db: Any) -> None:
+    """Which ORMs take for the row's key, whoever chose it; LAST_INSERT_ID() is of what was generated."""
+    rows(db, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, n INT)")
+    rows(db, "CREATE TABLE plain (id INT PRIMARY KEY)")
+    with db.cursor() as cursor:
+        for sql, told in (
+            ("INSERT INTO t (n) VALUES (1), (2)", 1),
+            ("INSERT INTO t VALUES (40, 1)", 40),
+            ("INSERT INTO t VALUES (50, 1), (45, 1)", 45),
+            ("REPLACE INTO t VALUES (40, 2)", 40),
+            ("UPDATE t SET n = 3 WHERE id = 40", 0),
+            ("INSERT INTO plain VALUES (7)", 0),
+        ):
+            cursor.execute(sql)
+            assert cursor.lastrowid == told, sql
+    assert rows(db, "SELECT LAST_INSERT_ID()") == ((1,),)
+
+
+def test_a_table_that_others_name_is_truncated_while_no_row_names_its_rows(db: Any) -> None:
+    rows(db, "CREATE TABLE parent (id INT PRIMARY KEY)")
+    rows(db, "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id))")
+    rows(db, "INSERT INTO parent VALUES (1)")
+    assert refused(db, "TRUNCATE parent") == 3730
+    rows(db, "SET foreign_key_checks = 0")
+    rows(db, "INSERT INTO child VALUES (1, 1)")
+    assert refused(db, "TRUNCATE parent") == 1451
+    rows(db, "TRUNCATE child")
+    rows(db, "TRUNCATE parent")
+    assert rows(db, "SELECT COUNT(*) FROM parent") == ((0,),)
+    rows(db, "SET foreign_key_checks = 1")
+    assert refused(db, "TRUNCATE parent") == 3730
+    rows(db, "DROP TABLE child")
+
+
+def test_what_is_not_there_to_be_dropped_has_a_number_of_its_own(db: Any) -> None:
+    assert [refused(db, f"DROP {what} nothing") for what in ("TABLE", "TEMPORARY TABLE", "VIEW")] == [1051, 1051, 1051]

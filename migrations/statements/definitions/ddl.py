@@ -151,7 +151,7 @@ def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
     if name.lower() in catalog.views:
         raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
     known = (each.title for each in catalog.tables.values())
-    raise located(unknown("table", name, known), parsed.expression.args["tables"][0])
+    raise located(unknown("table to drop", name, known), parsed.expression.args["tables"][0])
 
 
 def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
@@ -187,7 +187,7 @@ def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
     if catalog.named(name) is not None:
         raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
     known = (view.name for view in catalog.views.values() if not view.ad_hoc)
-    raise located(unknown("view", name, known), parsed.expression.args["tables"][0])
+    raise located(unknown("view to drop", name, known), parsed.expression.args["tables"][0])
 
 
 def _cascades(parsed: Parsed) -> bool:
