@@ -124,10 +124,10 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (60, 10060),
-    "api": (51, 9220),
-    "controller": (101, 20540),
+    "api": (51, 9225),
+    "controller": (101, 20545),
     "worker": (90, 18635),
-    "migrations": (162, 32280),
+    "migrations": (162, 32290),
     "domains": (115, 22985),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
