@@ -15,7 +15,7 @@ from controller.statements.listing import stored_table, table_of
 from controller.statements.sharded_write import write_numbered, write_parts
 from domains.engine.transactions.locks import HeldByLocks
 from domains.errors import Unsupported
-from domains.language.types import TableSchema
+from domains.language.types import FOLLOWS, TableSchema
 from domains.plan.packets import Amend, Once, Operation, Written
 from domains.store.storage import check_name
 from migrations.flow.plan import State
@@ -26,6 +26,11 @@ from worker.service.child_pool import in_turns
 
 Answer = TypeVar("Answer")
 GivenRows = Sequence[Mapping[str, Any]]
+
+
+def _follows(title: str) -> Unsupported:
+    hint = "write there: headrace follow brings it here. To have it for itself: headrace follow --leave-out"
+    return Unsupported(f'writing to table "{title}", which follows a database elsewhere', hint=hint)
 
 
 class Writing(ABC):
@@ -54,6 +59,9 @@ class Writing(ABC):
             operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
         if isinstance(operation, Amend) and operation.also:
             table = table.beside([self._target(each.table, stored_table) for each in operation.also])
+        follows = [schema.title for schema in (table.schema, *table.also) if schema.comment.startswith(FOLLOWS)]
+        if follows and not (asker.transaction and asker.transaction.follows):
+            raise _follows(follows[0])
         if asker.session is not None and asker.transaction is not None:
             self._turn += 1
             staged: WriteResult = await asker.transaction.write(
@@ -135,6 +143,8 @@ class Writing(ABC):
 
     async def _insert_once(self, table: TableTarget, rows: GivenRows, once: Once, asker: Caller) -> WriteResult:
         check_name(once.stream)
+        if table.schema.comment.startswith(FOLLOWS):
+            raise _follows(table.schema.title)
         operation = await in_turns(inserting(table.schema, rows, self.now()))
         if table.policies and asker.policy_claims is not None:
             operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())

@@ -125,14 +125,14 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (60, 10060),
     "api": (51, 9225),
-    "controller": (101, 20545),
+    "controller": (101, 20560),
     "worker": (90, 18635),
     "migrations": (162, 32290),
-    "domains": (115, 22985),
+    "domains": (115, 22990),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),
-    "clients": (10, 2535),
+    "clients": (10, 2538),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -20,6 +20,7 @@ class TransactionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     read_only: bool = Field(default=False, description="Writes in it are refused")
+    follows: bool = Field(default=False, description="It may write to tables that follow a database elsewhere")
     isolation: Literal["serializable", "repeatable-read", "read-committed"] | None = Field(
         default=None, description="Other than what the server's setting `transaction_isolation` says"
     )
@@ -75,7 +76,7 @@ async def begin(
     rows."""
     sessions = deployment.sessions
     level = Isolation(body.isolation) if body.isolation else sessions.limits.transaction_isolation
-    id = sessions.open(session.account, read_only=body.read_only, isolation=level)
+    id = sessions.open(session.account, read_only=body.read_only, isolation=level, follows=body.follows)
     headers = {"location": f"/v1/transactions/{id}"}
     return answer({"id": id, "idle": sessions.limits.transaction_idle, "isolation": level}, 201, headers)
 

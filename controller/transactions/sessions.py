@@ -223,11 +223,15 @@ class Sessions:
 
     # --- transactions by id -----------------------------------------------------------------------------------------
 
-    def open(self, account: str, *, read_only: bool = False, isolation: Isolation | None = None) -> str:
+    def open(
+        self, account: str, *, read_only: bool = False, isolation: Isolation | None = None, follows: bool = False
+    ) -> str:
         """The id of a new transaction. Raises Overloaded."""
         self.check_room()
         session = StatementSession("", account, self)
-        id = session.name = session.begin(read_only=read_only, isolation=isolation).id
+        begun = session.begin(read_only=read_only, isolation=isolation)
+        id, begun.follows = begun.id, follows
+        session.name = id
         self._single[id] = session
         self._watch()
         return id

@@ -81,6 +81,8 @@ class Transaction:
         self.lock_wait = lock_wait
         self.began = monotonic()
         self.read_only = read_only
+        self.follows = False
+        """It may write to tables that follow a database elsewhere."""
         self.statements = 0
         self.is_over = False
         """It was ended by what it met: others' changes, a limit, a shard's end."""

@@ -222,6 +222,11 @@ UNKNOWN_GENERATION = -1
 """The generation of a table that an earlier version wrote: it is taken for the recipe's table of the same name."""
 
 
+FOLLOWS = "@follows "
+"""How the comment of a table begins whose rows are those of a database elsewhere, whose name comes behind: nobody but
+who follows that writes to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """A base table as the catalog knows it. Columns are append-only; a dropped one stays as a tombstone.

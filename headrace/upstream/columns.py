@@ -9,6 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from domains.language.types import FOLLOWS
 from headrace.errors import HeadraceError
 
 
@@ -160,13 +161,18 @@ class UpstreamTable:
         told = ((column, column.problem(column.name in self.key, other_collation)) for column in self.columns)
         return [*found, *(f"{self.name}.{column.name}: {problem}" for column, problem in told if problem)]
 
-    def definition(self, other_collation: str | None) -> str:
+    def definition(self, other_collation: str | None, source: str) -> str:
         """Our CREATE TABLE."""
         lines = [column.definition(column.name in self.key, other_collation) for column in self.columns]
         lines.append(f"PRIMARY KEY ({names(self.key)})")
         indexable = {column.name for column in self.columns if column.kind in KEYS}
         lines += [f"KEY ({names(each)})" for each in self.indexes if indexable.issuperset(each)]
-        return f"CREATE TABLE IF NOT EXISTS {quoted(self.name)} ({', '.join(lines)})"
+        return f"CREATE TABLE IF NOT EXISTS {quoted(self.name)} ({', '.join(lines)}){comment_of(source)}"
+
+
+def comment_of(source: str) -> str:
+    """What makes a table follow: nobody else writes to it then."""
+    return f" COMMENT = '{FOLLOWS}{source}'"
 
 
 def quoted(name: str) -> str:

@@ -238,7 +238,7 @@ class UpstreamFollower:
             raise Stopped(f"transaction {done.gtid} of the upstream has definitions between changes of rows")
         target, meaning = self._target, self._meaning(done.statements[0])
         if isinstance(meaning, Emptied):
-            target.define(f"TRUNCATE TABLE `{meaning.table}`")
+            target.empty(meaning.table)
         elif isinstance(meaning, Altered) and meaning.sql:
             now: dict[str, Any] = {"gtid": done.gtid, "columns": target.shown(meaning.table)["columns"]}
             begun = target.altering or {}

@@ -14,7 +14,7 @@ from headrace_client.connection import Connection, TransactionConnection
 
 from headrace.errors import AlreadyExists, LimitExceeded, NotFound, TypeViolation
 from headrace.upstream.batch import FollowedTable, Key, UpstreamBatch, Values
-from headrace.upstream.columns import Stopped, UpstreamTable, from_cursor, names, quoted, to_cursor
+from headrace.upstream.columns import Stopped, UpstreamTable, comment_of, from_cursor, names, quoted, to_cursor
 from headrace.upstream.source import Chunk, Position
 
 POSITIONS, TABLES = "headrace_upstream", "headrace_upstream_tables"
@@ -62,7 +62,7 @@ class FollowedDatabase:
             made = [{"name": each.name, "source": self.source, "is_whole": 0} for each in tables]
             t.table(TABLES).insert(made, on_duplicate="ignore")
         for table in tables:
-            self._db.execute(table.definition(collation))
+            self._db.execute(table.definition(collation, self.source))
 
     def leave_out(self, tables: Iterable[str]) -> None:
         """They follow no longer, and stay as they are.
@@ -74,6 +74,7 @@ class FollowedDatabase:
             if table not in self.tables:
                 raise NotFound(f'table "{table}" does not follow "{self.source}"')
             self._db.execute(f"DELETE FROM {TABLES} WHERE name = ? AND source = ?", [table, self.source])
+            self._db.execute(f"ALTER TABLE {quoted(table)} COMMENT = ''")
 
     def claim(self) -> None:
         """From now on this follower is the one: another one's next write is refused.
@@ -128,7 +129,7 @@ class FollowedDatabase:
 
     def apply(self, batch: UpstreamBatch, chunk: Chunk | None = None) -> None:
         """Transactions of the upstream, or a chunk of the position that we are at."""
-        with _explained(), self._db.transaction(isolation="serializable") as t:
+        with _explained(), self._db.transaction(isolation="serializable", follows=True) as t:
             for name, fates in batch.fates.items():
                 table = self.tables[name]
                 _delete(t, table, [key for key, fate in fates.items() if fate.values is None])
@@ -177,6 +178,11 @@ class FollowedDatabase:
 
     def define(self, sql: str) -> None:
         self._db.execute(sql)
+
+    def empty(self, table: str) -> None:
+        """By a TRUNCATE, which is as large as the table and in no transaction; so anybody might write meanwhile."""
+        alter = f"ALTER TABLE {quoted(table)}"
+        self._db.execute_all(f"{alter} COMMENT = ''; TRUNCATE TABLE {quoted(table)}; {alter}{comment_of(self.source)}")
 
     def say_stopped(self, why: str) -> None:
         sql = f"UPDATE {POSITIONS} SET stopped = ? WHERE source = ? AND follower = ?"

@@ -47,6 +47,9 @@ def test_comments_of_tables_and_columns_are_kept(db: Any) -> None:
     rows(db, "DELETE FROM t WHERE id = 2")
     rows(db, "ALTER TABLE t COMMENT ''")
     assert told(db, "t")[0] == ""
+    rows(db, "INSERT INTO t VALUES (2, NULL, 'two')")  # The table is the same.
+    rows(db, "ALTER TABLE t MODIFY a VARCHAR(20) COMMENT 'another'")
+    rows(db, "DELETE FROM t WHERE id = 2")
     assert rows(db, "SELECT * FROM t") == ((1, None, "one"),)
 
 

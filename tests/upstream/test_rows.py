@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from headrace.errors import Unsupported
 
 KINDS = """CREATE TABLE kinds_{0} (id INT PRIMARY KEY, a TINYINT UNSIGNED, b BIGINT UNSIGNED, c DECIMAL(10,3), d FLOAT,
   e DOUBLE, f VARCHAR(20) DEFAULT 'it''s', g CHAR(5), h TEXT, i VARBINARY(10), j BINARY(8), k BLOB, l DATE,
@@ -107,3 +110,36 @@ def test_a_second_import_brings_further_tables_and_nothing_twice(shop: Any) -> N
     shop.run(f"UPDATE {one} SET n = 7", f"DELETE FROM {two} WHERE id = 1")
     assert shop.import_(one, two).rows == 1
     assert shop.equals(one, two)
+
+
+def test_who_follows_alone_writes(shop: Any) -> None:
+    table, free = f"t_{shop.name}", f"free_{shop.name}"
+    shop.run(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)", f"INSERT INTO {table} VALUES (1, 1)")
+    shop.import_()
+    here = shop.here
+    here.execute(f"CREATE TABLE {free} (id INT PRIMARY KEY, n INT)")
+    here.table(free).insert({"id": 1, "n": 1})
+
+    def in_a_transaction() -> None:
+        with here.transaction() as t:
+            t.execute(f"UPDATE {table} SET n = 2")
+
+    refused: list[Callable[[], Any]] = [
+        lambda: here.execute(f"INSERT INTO {table} VALUES (2, 2)"),
+        lambda: here.execute(f"UPDATE {table} SET n = 2 WHERE id = ?", [1]),
+        lambda: here.execute(f"UPDATE {table} SET n = 2 WHERE id = ?", [1], atomic=True),
+        lambda: here.execute(f"UPDATE {free} JOIN {table} ON {free}.id = {table}.id SET {table}.n = 2, {free}.n = 2"),
+        lambda: here.execute(f"DELETE FROM {table}"),
+        lambda: here.execute(f"TRUNCATE TABLE {table}"),
+        lambda: here.table(table).insert({"id": 2}),
+        lambda: here.table(table).insert({"id": 2}, once=("load", 1)),
+        lambda: here.table(table).update({"id": 1}, {"n": 2}),
+        lambda: here.table(table).delete({"id": 1}),
+        in_a_transaction,
+    ]
+    for write in refused:
+        with pytest.raises(Unsupported, match="follows"):
+            write()
+    assert shop.equals(table)
+    shop.follow(leave_out=(table,))
+    here.execute(f"UPDATE {table} SET n = 2")

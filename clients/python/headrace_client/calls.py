@@ -58,9 +58,10 @@ def execute(
     return Call("POST", "/v1/sql", lambda answer: _results(answer, raw), body, consistent=True)
 
 
-def begin(*, read_only: bool, isolation: str | None) -> Call[str]:
-    body = to_json({"read_only": read_only, **({} if isolation is None else {"isolation": isolation})})
-    return Call("POST", "/v1/transactions", lambda answer: str(answer["id"]), body)
+def begin(*, read_only: bool, isolation: str | None, follows: bool = False) -> Call[str]:
+    given = {"isolation": isolation, "follows": follows or None}
+    body = {"read_only": read_only, **{name: value for name, value in given.items() if value is not None}}
+    return Call("POST", "/v1/transactions", lambda answer: str(answer["id"]), to_json(body))
 
 
 def commit(id: str) -> Call[Written]:

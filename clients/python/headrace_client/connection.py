@@ -109,13 +109,16 @@ class Connection:
         call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
         return self.send(call, token)
 
-    def transaction(self, *, read_only: bool = False, isolation: str | None = None) -> TransactionConnection:
+    def transaction(
+        self, *, read_only: bool = False, isolation: str | None = None, follows: bool = False
+    ) -> TransactionConnection:
         """A transaction: ``with db.transaction() as t``. It is committed at the end of the block, and rolled
         back where that raises. Conflict: others have changed what it has read; ``run`` then does it again.
 
         ``isolation``: ``serializable``, or ``repeatable-read`` or ``read-committed``, where writes wait for locks
-        instead (Locked: for too long); None: what the server's setting says."""
-        return TransactionConnection(self, read_only=read_only, isolation=isolation)
+        instead (Locked: for too long); None: what the server's setting says. ``follows``: it may write to tables that
+         follow a database elsewhere."""
+        return TransactionConnection(self, read_only=read_only, isolation=isolation, follows=follows)
 
     def run(self, work: Callable[[TransactionConnection], Done], *, attempts: int = 10) -> Done:
         """What ``work`` answers in a transaction, which is done again from its beginning where it meets a conflict."""
@@ -230,16 +233,18 @@ class Connection:
 class TransactionConnection(Connection):
     """A connection whose calls are all in one transaction, from the beginning of its ``with`` block to its end."""
 
-    def __init__(self, connection: Connection, *, read_only: bool, isolation: str | None) -> None:
+    def __init__(
+        self, connection: Connection, *, read_only: bool, isolation: str | None, follows: bool = False
+    ) -> None:
         self._connection = connection
         self._http, self._shares = connection._http, True
         self._session = connection._session
-        self._read_only, self._isolation = read_only, isolation
+        self._begin = calls.begin(read_only=read_only, isolation=isolation, follows=follows)
         self.id = ""
         """The server's name for it, once it is begun."""
 
     def __enter__(self) -> Self:
-        self.id = self._connection.send(calls.begin(read_only=self._read_only, isolation=self._isolation))
+        self.id = self._connection.send(self._begin)
         self._session = self._connection._session.inside("Headrace-Transaction", self.id)
         return self
 
