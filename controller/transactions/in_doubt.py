@@ -5,7 +5,7 @@
     each base shard ─► what is prepared here, and who decides; what was decided here, and who has to hear of it
     prepared for long  ─► the decider: roll back, unless committed ─► commit or roll back here
     decided for long   ─► the others: commit                       ─► forget it at the decider
-    open, and begun by an api process that is gone                 ─► roll back here
+    open, and begun by an api process that is gone, or has left it ─► roll back here
     stands still       ─► for a snapshot that was given up: go on
 
 Anybody may do this, and several at once: each act is one that changes nothing where it was done before, and **a decider
@@ -70,6 +70,9 @@ class InDoubt:
         self._again = False
         self.alive: Callable[[], Awaitable[frozenset[int] | None]] | None = None
         """In a cluster, the api processes that are there; None: that is not known."""
+        self.has_left: Callable[[str], bool] = lambda id: False
+        """Whether this process has begun a transaction and goes on with it no more: what it had asked of a shard that
+        was away may have come there later than the end."""
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self, *, at_once: bool = False) -> None:
@@ -134,7 +137,8 @@ class InDoubt:
     async def _look_at(self, base: DomainIndex, patience: float, alive: frozenset[int] | None) -> None:
         told = await self._known(base)
         known: dict[str, KnownTransaction | None] = {}
-        known |= {each.id: each for each in told if not each.is_open or _is_orphan(each.id, alive)}
+        left = [each for each in told if not each.is_open or _is_orphan(each.id, alive) or self.has_left(each.id)]
+        known |= {each.id: each for each in left}
         if still := (await self._kept_at(base)).still:
             known[still] = None
         for place in [place for place in self._seen if place[0] == base and place[1] not in known]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from controller.transactions.deadlocks import Deadlocks
 from controller.transactions.limits import Isolation, TransactionLimits
@@ -153,6 +154,8 @@ class Sessions:
         """By the number of a connection, whose door ends them."""
         self._ended: dict[str, tuple[str, str, tuple[int, Clock] | None]] = {}
         """By id, whose it was, how it ended, and a commit's result: it may be asked for again."""
+        self._transactions = WeakValueDictionary[str, Transaction]()
+        """Those that somebody goes on with, and perhaps some that are over."""
         self._commits: dict[tuple[str, str], asyncio.Task[tuple[int, Clock]]] = {}
         """Those under way, by id and account."""
         self._watching: asyncio.Task[None] | None = None
@@ -170,7 +173,7 @@ class Sessions:
         id = f"{self._begun:013x}{secrets.token_hex(4)}"
         id = f"{id}-{self.process:x}" if self.process else id
         most = self.limits.max_transaction_size
-        return Transaction(
+        own = self._transactions[id] = Transaction(
             id,
             self._act,
             most,
@@ -180,6 +183,14 @@ class Sessions:
             on_doubt=self._on_doubt,
             deadlocks=self.deadlocks,
         )
+        return own
+
+    def has_left(self, id: str) -> bool:
+        """Whether this process, of several, has begun a transaction, and goes on with it no more."""
+        if not self.process or process_of(id) != self.process:
+            return False
+        own = self._transactions.get(id)
+        return own is None or own.is_over
 
     def alone(self, account: str) -> StatementSession:
         """A session for one request."""

@@ -351,8 +351,8 @@ class Transaction:
     # --- its end ------------------------------------------------------------------------------------------------
 
     async def roll_back(self) -> None:
-        if self._asked and not self._commits:
-            self.is_over = True
+        if not self._commits:
+            self.is_over = True  # Also for a statement that has yet to ask: whoever rolls back may have left it.
             await self._end_all()
 
     async def commit(self) -> tuple[int, Clock]:
@@ -370,6 +370,7 @@ class Transaction:
                 # All that it has read was of one moment; if all that it has locked for that is locked still.
                 if self.takes_locks:
                     await _all(self._unlocked(Validate(), domain) for domain in domains)
+                self.is_over = True
                 await self._end_all()
                 return 0, {}
             case domains:
@@ -389,6 +390,7 @@ class Transaction:
                     hint="look before it is done again",
                 ) from error
             raise
+        self.is_over = True
         await self._end_rest({domain})
         return written.rows_affected, written.clock
 

@@ -153,7 +153,7 @@ class ClusterDeployment(Serving):
         await self._others.begin(host, port, advertise)
         self.lists.others = self._others
         self.sessions.process, self.sessions.others = hello.incarnation, self._others
-        self.in_doubt.alive = self._others.alive
+        self.in_doubt.alive, self.in_doubt.has_left = self._others.alive, self.sessions.has_left
 
     @property
     def state(self) -> State:

@@ -187,6 +187,22 @@ async def test_what_an_api_process_held_goes_with_it(server: Cluster) -> None:
     assert sorted(await server.plain("SELECT n FROM c")) == [(0,), (10,)]
 
 
+async def test_what_comes_to_a_shard_after_the_end_is_ended(server: Cluster) -> None:
+    """The shard was away, so that neither came in its time; and the process that has sent both is there."""
+    sessions, domain = server.cluster.sessions, DomainIndex(HERE)
+    server.cluster.in_doubt.has_left = sessions.has_left
+    over, goes_on = (sessions.transaction(Isolation.REPEATABLE_READ, 1.0) for _ in range(2))
+    for each in (over, goes_on):
+        await each.take_snapshot([domain], server.cluster._take_snapshot)
+    late = over._within(domain, reads="snapshot")
+    del over
+    server.cluster.in_doubt.look(at_once=True)
+    await server.until(lambda: server.held() == 1)
+    assert not sessions.has_left(goes_on.id)
+    assert sessions.has_left(late.id)
+    await goes_on.roll_back()
+
+
 def test_only_the_youngest_of_a_ring_ends() -> None:
     def waits(*ways: str) -> set[tuple[DomainIndex, KnownWait]]:
         return {(DomainIndex(0), KnownWait(way[0], way[1], 1, 1)) for way in ways}
