@@ -125,7 +125,7 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (60, 10060),
     "api": (51, 9225),
-    "controller": (101, 20560),
+    "controller": (101, 20575),
     "worker": (90, 18635),
     "migrations": (162, 32290),
     "domains": (115, 22990),
