@@ -177,16 +177,14 @@ class Upstream:
         return UpstreamTable(name, tuple(made), key, tuple(whole), rows or 0, tuple(problems))
 
     def _cascades(self, name: str) -> Iterator[str]:
-        """Rows that InnoDB changes by itself are not in the binlog."""
-        found = self.rows(
-            "SELECT CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS"
-            " WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s",
-            [self.address.database, name],
-        )
-        for key, deleted, updated in found:
-            for rule, of in ((deleted, "DELETE"), (updated, "UPDATE")):
-                if rule in ("CASCADE", "SET NULL"):
-                    yield f"foreign key {key} has ON {of} {rule}, which changes rows without a word in the binlog"
+        """Rows that InnoDB changes by itself are not in the binlog.
+
+        Who may only read a table is not shown its foreign keys in ``information_schema``, but here he is.
+        """
+        ((_, text),) = self.rows(f"SHOW CREATE TABLE {quoted(name)}")
+        for key, rules in _FOREIGN_KEY.findall(text):
+            for of, rule in _RULE.findall(rules):
+                yield f"foreign key {key} has ON {of} {rule}, which changes rows without a word in the binlog"
 
     def chunk(self, table: UpstreamTable, after: Sequence[Any] | None, limit: int, ours: Position) -> Chunk:
         """The next rows by key, of a snapshot that is not older than ``ours``.
@@ -238,6 +236,10 @@ class Chunk:
     def end(self) -> list[Any]:
         """The key of its last row."""
         return [self.rows[-1][name] for name in self.table.key]
+
+
+_FOREIGN_KEY = re.compile(r"^  CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY (.*)$", re.MULTILINE)
+_RULE = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
 
 
 def _constant(default: str | None) -> str | None:

@@ -9,12 +9,14 @@ import subprocess
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from urllib.parse import quote
 
 import pymysql  # type: ignore[import-untyped]
 
 from loadgen.bench import servers
 
 DATABASE = "shop"
+USER, PASSWORD = "follower", "se:c@ret"
 
 
 class UpstreamServer:
@@ -33,7 +35,9 @@ class UpstreamServer:
         assert done.returncode == 0, done.stderr
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
-        self.run(f"CREATE DATABASE {DATABASE}", database=None)
+        grant = f"GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {USER}@'%'"
+        made = f"CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}'"
+        self.run(f"CREATE DATABASE {DATABASE}", made, grant, database=None)
 
     @property
     def data(self) -> Path:
@@ -44,7 +48,8 @@ class UpstreamServer:
         return self.url_of(DATABASE)
 
     def url_of(self, database: str) -> str:
-        return f"mysql://root@127.0.0.1:{self.port}/{database}"
+        """Of a user who may do what the documentation says, and no more."""
+        return f"mysql://{USER}:{quote(PASSWORD)}@127.0.0.1:{self.port}/{database}"
 
     def start(self, *more: str) -> None:
         program = servers.mariadbd()
