@@ -84,8 +84,8 @@ damage: $(INSTALLED)  ## invert bits of every file of data directories, archive,
 hostile: $(INSTALLED)  ## clients that ask for too much, each beside one that polls a view; SECONDS=10 SEED=1 ONLY=line,line; SOAK=3600: all at once
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SOAK),--soak $(SOAK))
 
-orms: $(INSTALLED)  ## the suites of SQLAlchemy and Alembic by MySQL's protocol, beside MariaDB; ONLY=sqlalchemy
-	@$(BIN)/python -m tests.orms $(if $(ONLY),--only $(ONLY))
+orms: $(INSTALLED)  ## the suites of SQLAlchemy and Alembic by MySQL's protocol, beside MariaDB; ONLY=sqlalchemy; DJANGO=all or "null_fk str": its own test apps
+	@$(BIN)/python -m tests.orms $(if $(ONLY),--only $(ONLY)) $(if $(DJANGO),--django $(filter-out all,$(DJANGO)))
 
 fuzz-wire: $(INSTALLED)  ## bytes that Atheris finds, at the decoder of a cluster's messages; RUNS=10000000 SEED=1
 	@$(PIP) atheris==3.0.0

@@ -3,6 +3,7 @@ below SERIALIZABLE, with locks, as MySQL's clients have them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -195,6 +196,26 @@ def test_money_is_neither_lost_nor_made_while_a_worker_is_killed(launch: Launch)
 CLIENTS = 32
 
 
+def ask_by_drivers(host: str, port: int) -> None:
+    """The first row of ``acc``, by each driver that is installed; a driver's own tests are in ``tests/mysql``."""
+    sql, given = "SELECT id, n FROM acc WHERE id = %s", {"host": host, "port": port, "user": "root"}
+    connector = pytest.importorskip("mysql.connector")
+    with connector.connect(**given, use_pure=True) as db, db.cursor(prepared=True) as cursor:
+        cursor.execute(sql, (1,))
+        (first,) = cursor.fetchall()
+
+    async def asked(driver: Any) -> Any:
+        db = await driver.connect(**given, autocommit=True)
+        async with db.cursor() as cursor:
+            await cursor.execute(sql, (1,))
+            found = await cursor.fetchall()
+        db.close()
+        return found
+
+    for name in ("asyncmy", "aiomysql"):
+        assert asyncio.run(asked(pytest.importorskip(name))) == (first,)
+
+
 def test_clients_of_mysql_do_nothing_again(launch: Launch) -> None:
     """Over two api processes and two workers: a writer waits, and only a deadlock refuses one."""
     pymysql = pytest.importorskip("pymysql")
@@ -241,6 +262,14 @@ def test_clients_of_mysql_do_nothing_again(launch: Launch) -> None:
         moved = 4 * CLIENTS - len(ended)
         assert db.execute("SELECT n FROM acc WHERE id IN (1, 2)").rows == ((moved,), (moved,))
         print(f"{len(ended)} of {CLIENTS} were in a deadlock")
+    with connect_by_mysql() as db:
+        with pytest.raises(pymysql.MySQLError, match="in a cluster") as refused:
+            done(db, "CREATE TEMPORARY TABLE mine (id INT)")
+        assert refused.value.args[0] == 1235
+        with db.cursor() as cursor:
+            cursor.execute("SELECT a.id, a.n FROM acc AS a WHERE id = 1")
+            assert [(each.table_name, each.org_table) for each in cursor._result.fields] == [("a", "acc")] * 2
+    ask_by_drivers(host, int(port))
 
 
 def test_locks_end_with_their_worker(launch: Launch) -> None:

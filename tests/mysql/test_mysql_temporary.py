@@ -14,6 +14,7 @@ import pytest
 from tests.mysql.conftest import MysqlServer, started, stopped
 from tests.mysql.test_mysql_databases import refused
 from tests.mysql.test_mysql_statements import rows
+from tests.mysql.wire_client import WireClient
 
 COM_RESET_CONNECTION = 0x1F
 
@@ -108,7 +109,7 @@ def test_it_commits_nothing(open_server: MysqlServer, db: Any) -> None:
     assert rows(db, "SELECT * FROM t") == rows(db, "SELECT * FROM u") == ()
 
 
-@pytest.mark.parametrize("end", ["close", "reset", "kill"])
+@pytest.mark.parametrize("end", ["close", "reset", "change user", "kill"])
 def test_it_goes_with_its_connection(open_server: MysqlServer, end: str) -> None:
     until(lambda: not stored(open_server))
     with open_server.connect() as watching:
@@ -119,9 +120,18 @@ def test_it_goes_with_its_connection(open_server: MysqlServer, end: str) -> None
             db.close()
         elif end == "kill":
             rows(watching, f"KILL {db.thread_id()}")
-        else:
+        elif end == "reset":
             reset(db)
             assert refused(db, "SELECT * FROM t_of_mine") == 1146
+        else:
+            wire = WireClient.connected(open_server.port)
+            db.close()
+            until(lambda: not stored(open_server))
+            assert wire.command(b"\x03CREATE TEMPORARY TABLE t_of_mine (id INT)")[0] == 0
+            assert wire.command(b"\x11root\0\0\0")[0] == 0
+            assert int.from_bytes(wire.command(b"\x03SELECT * FROM t_of_mine")[1:3], "little") == 1146
+            until(lambda: not stored(open_server))
+            wire.close()
         until(lambda: not stored(open_server))
 
 
@@ -168,6 +178,17 @@ def test_over_http_it_is_of_a_session(open_server: MysqlServer, db: Any) -> None
     for session in ("", "two"):
         assert asked("SELECT id FROM mine", session).status_code in (400, 404)
     assert asked("DROP TABLE mine", "one").status_code == 200
+
+
+def test_over_http_it_goes_when_its_session_is_silent_for_too_long(tmp_path: Path) -> None:
+    server = started(tmp_path, "--transaction-idle", "0.3")
+    try:
+        asked = {"sql": "CREATE TEMPORARY TABLE mine (id INT); INSERT INTO mine VALUES (1); SELECT id FROM mine"}
+        answer = httpx.post(f"{server.url}/v1/sql", json=asked, headers={"Headrace-Session": "one"}).json()
+        assert answer["results"][-1]["rows"] == [[1]]
+        until(lambda: not stored(server))
+    finally:
+        stopped(server)
 
 
 def test_who_makes_one_needs_the_right_to_create_a_table_of_its_name(closed_server: MysqlServer) -> None:

@@ -1,4 +1,7 @@
-"""Runs the suites, and prints what they come to: ``python -m tests.orms [--only sqlalchemy] [--cache DIRECTORY]``."""
+"""Runs the suites, and prints what they come to: ``python -m tests.orms [--only sqlalchemy] [--cache DIRECTORY]``.
+
+``--django`` runs Django's own test apps instead, all of them or those that are named.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ import pymysql
 
 from loadgen.bench import servers
 from tests.mysql.conftest import started, stopped
+from tests.orms import django_apps
 
 DATABASES = ("test", "test_schema", "test_schema_2")
 """That the suites want to be there."""
@@ -49,6 +53,9 @@ SUITES = (
     Suite("sqlalchemy", "2.0.58", "test/dialect/test_suite.py"),
     Suite("alembic", "1.20.1", "tests/test_suite.py"),
 )
+DJANGO = Suite("django", "5.2.19", "tests")
+DJANGO_NEEDS = ("mysqlclient==2.3.1", "tblib==3.2.2", "jinja2", "pillow")
+"""mysqlclient is built: that needs ``libmariadb-dev``, ``pkg-config`` and a C compiler."""
 
 
 def environment(cache: Path) -> Path:
@@ -115,6 +122,30 @@ def results(suite: Suite, cache: Path, python: Path, name: str, port: int) -> di
     return found
 
 
+def run_django(cache: Path, python: Path, only: list[str]) -> bool:
+    """Each of Django's test apps on both; whether MariaDB passes a test that Headrace does not."""
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", *DJANGO_NEEDS], check=True)
+    tests, differs = sources(DJANGO, cache) / DJANGO.tests, False
+    totals = {name: Counter[str]() for name in ("MariaDB", "Headrace")}
+    with server("MariaDB") as theirs, server("Headrace") as ours:
+        for app in only or django_apps.apps(tests):
+            both = {}
+            for name, port in (("MariaDB", theirs), ("Headrace", ours)):
+                both[name] = django_apps.noted(tests, app, python, port, cache / f"django-{name}-{app}.jsonl")
+                totals[name].update(kind for kind, _ in both[name].values())
+            lost = {test for test, (kind, _) in both["MariaDB"].items() if kind == "passed"}
+            lost -= {test for test, (kind, _) in both["Headrace"].items() if kind == "passed"}
+            differs = differs or bool(lost)
+            print(f"django {app}: {len(both['MariaDB']):,} tests, {len(lost)} differ", flush=True)
+            for test in sorted(lost):
+                kind, why = both["Headrace"].get(test, ("not run", ""))
+                print(f"  {test}: {kind}: {why}")
+    for name, counts in totals.items():
+        told = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("passed", "failed", "skipped"))
+        print(f"{DJANGO.package} {DJANGO.version} on {name}: {told}", flush=True)
+    return differs
+
+
 def printed(program: str, python: Path, port: int) -> str:
     """What a program prints, or what it ends with."""
     command = [str(python), str(Path(__file__).with_name("programs.py")), program, str(port)]
@@ -125,11 +156,16 @@ def printed(program: str, python: Path, port: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.orms", description=__doc__)
     parser.add_argument("--only", choices=[*(suite.package for suite in SUITES), *PROGRAMS])
+    parser.add_argument(
+        "--django", nargs="*", metavar="APP", help="Django's own test apps alone: these, or all of them"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".orms"))
     given = parser.parse_args()
     cache: Path = given.cache.resolve()
     cache.mkdir(parents=True, exist_ok=True)
     python, differs = environment(cache), False
+    if given.django is not None:
+        sys.exit(run_django(cache, python, given.django))
     for suite in SUITES:
         if given.only not in (None, suite.package):
             continue
