@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.mysql.conftest import started, stopped
+from tests.mysql.conftest import MysqlServer, started, stopped
 from tests.mysql.test_mysql_databases import refused
 from tests.mysql.test_mysql_statements import rows
 
@@ -137,3 +137,15 @@ def test_a_table_that_others_name_is_truncated_while_no_row_names_its_rows(db: A
 
 def test_what_is_not_there_to_be_dropped_has_a_number_of_its_own(db: Any) -> None:
     assert [refused(db, f"DROP {what} nothing") for what in ("TABLE", "TEMPORARY TABLE", "VIEW")] == [1051, 1051, 1051]
+
+
+def test_bytes_are_written_with_the_introducer_of_drivers(db: Any, open_server: MysqlServer) -> None:
+    """``_binary'…'``, as mysqlclient has them, and PyMySQL where it is told to."""
+    rows(db, "CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB)")
+    written = {1: b"abc", 2: "\u00e9".encode(), 3: bytes(range(256)), 4: b""}
+    with open_server.connect(binary_prefix=True) as other, other.cursor() as cursor:
+        for id, data in written.items():
+            cursor.execute("INSERT INTO t VALUES (%s, %s)", (id, data))
+            cursor.execute("SELECT id FROM t WHERE b = %s", (data,))
+            assert cursor.fetchall() == ((id,),)
+    assert dict(rows(db, "SELECT id, b FROM t")) == written

@@ -150,10 +150,14 @@ def literal(node: exp.Expr) -> Constant | None:
 
 
 def _introduced(node: exp.Introducer) -> Constant | None:
-    """``_latin1'é'`` is the bytes of the client's text, read in that set; ASCII is the same in all of them."""
+    """``_latin1'é'`` is the bytes of the client's text, read in that set; ASCII is the same in all of them. Drivers
+    write bytes as ``_binary'…'``."""
     value = literal(node.expression)
-    if value is not None and not (isinstance(value.value, str) and value.value.isascii()):
-        check_character_set(str(node.this).lstrip("_"))
+    if value is None or (isinstance(value.value, str) and value.value.isascii()):
+        return value
+    if str(node.this).lower() == "_binary":
+        return value if isinstance(value.value, bytes) else Constant(str(value.value).encode(), BLOB)
+    check_character_set(str(node.this).lstrip("_"))
     return value
 
 
