@@ -127,7 +127,7 @@ HOUSE = {
     "api": (51, 9225),
     "controller": (101, 20575),
     "worker": (90, 18635),
-    "migrations": (162, 32290),
+    "migrations": (162, 32295),
     "domains": (115, 22990),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
