@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 from datetime import datetime
@@ -132,3 +133,23 @@ def test_node(db: Any, open_server: MysqlServer) -> None:
         ["node", str(NODE / "ask.mjs"), str(open_server.port)], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_documents_examples_run(db: Any, open_server: MysqlServer) -> None:
+    """Those of docs/mysql.md in Python and by ``mysql``, at the server's own port."""
+    page = (Path(__file__).parents[2] / "docs" / "mysql.md").read_text("utf-8")
+    python = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    programs = [line for line in re.findall(r"^(?:mysql|mariadb) -h .*$", page, re.MULTILINE) if "<" not in line]
+    assert python
+    assert programs
+    for example in python:
+        assert "3306" in example
+        exec(example.replace("3306", str(open_server.port)), {})
+    if shutil.which("mysql") is None:
+        pytest.skip("there is no mysql on PATH")
+    for line in programs:
+        words = line.replace("3306", str(open_server.port)).split()
+        command = [words[0], "--no-defaults", "--skip-ssl", *words[1:]]
+        asked = "SELECT title FROM stories WHERE author = 1"
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout == "title\nWater power\n", done.stderr
