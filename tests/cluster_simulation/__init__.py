@@ -12,6 +12,9 @@ operator has rebuilt (``rebuilds.py``). What was not archived then may be missin
 are taken beside writes and DDL (``backups.py``): each must have all that was acknowledged before it, and the recipe of
 its own tables.
 
+In some, transactions go over the shards by api processes that die, too (``transacting.py``): what their clients did and
+saw is a history that has to be as serializable as their level says, and nothing is left of any.
+
 What is real: all of ``domains``, ``migrations``, ``worker/hosted``, ``worker/wire`` down to its bytes, the leader, the
 elections. What is not: threads, sockets, disks, clocks. Time is a number that jumps to the next thing that happens, so
 a minute of a cluster takes some hundredths of a second, and the same seed gives the same run to the last byte.

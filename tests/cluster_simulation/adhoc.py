@@ -7,17 +7,20 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from controller.cluster.serving.remote_cuts import RemoteCuts, RemoteShard
 from controller.lookups.binding import Binding
+from domains.engine.transactions.staged import ChangedTables
 from domains.errors import HeadraceError, StorageFailure, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard, physical
+from domains.store.storage import TableRows
 from migrations.change import BASES
 from migrations.flow.evaluation_plan import plan_evaluation
 from migrations.flow.plan import State
@@ -162,49 +165,12 @@ class AdHocSelects:
                 shards = client.cluster.shards
                 bases = [physical(BASES, shard, shards) for shard in range(shards)]
                 async with asyncio.timeout(4.0):
-                    rows, clock = await cuts.answer(bases, question, self._evaluate, 2.0)
+                    rows, clock = await cuts.answer(bases, question, partial(evaluated, self.random), 2.0)
             except (HeadraceError, TimeoutError):
                 self.refused += 1
                 continue
             assert all(row[0] == row[1] for row in rows if SELECTS[sql] == "marks"), f"{sql} shows {rows}"
             self.shown.append(Shown(sql, SELECTS[sql], tuple(int(row[0]) for row in rows), clock, made_again))
-
-    async def _evaluate(self, question: Question, cut: EvaluationCut) -> Rows:
-        """As an evaluator does, but that all is read before it is used, since nobody may wait on this thread."""
-        try:
-            elsewhere: dict[NodeIndex, list[Delta]] = {}
-            if self.random.random() < 0.5:
-                for node, part in cut.parts.items():
-                    elsewhere[node] = [delta for view in cut.views for delta in await self._part(view, part)]
-            shards = [(Fetched(view, await self._fetched(view)), view.tables) for view in cut.views]
-        finally:
-            cut.close()
-        slices = {node: lambda rows=rows: iter([rows]) for node, rows in elsewhere.items()}
-        found = answered(question, ViewedTables(shards), elsewhere=slices)  # type: ignore[arg-type]
-        return [row for part in found for row in part]
-
-    async def _part(self, view: Any, part: Question) -> Sequence[Delta]:
-        assert isinstance(view, RemoteShard)
-        if not any(table.schema in part.plan.tables for table in view.tables):
-            return ()
-        await asyncio.sleep(self.random.random() * 0.02)
-        found = await view.of.asked(EvaluatePart(view.of.taken.number, view.place, part))
-        if found.stream:
-            raise Unavailable("these are many rows, which a process would go through")
-        deltas: Sequence[Delta] = found.deltas
-        return deltas
-
-    async def _fetched(self, view: Any) -> list[Entry]:
-        assert isinstance(view, RemoteShard)
-        entries: list[Entry] = []
-        start, cut = b"", True
-        while cut:
-            await asyncio.sleep(self.random.random() * 0.02)
-            found = await view.of.asked(ReadCut(view.of.taken.number, view.place, ((start, b"\xff"),), 1_000))
-            (part,), cut = found.found, found.cut
-            entries += part
-            start = entries[-1][0] + b"\x00" if entries else start
-        return entries
 
     def judge(
         self, state: State, order: dict[str, dict[int, dict[int, int]]], unsure: set[int], losses: Losses
@@ -226,6 +192,49 @@ class AdHocSelects:
                     f"{one.sql} at {at} of shard {shard} shows {sorted((ids & sure) - due)} beside what was there, and "
                     f"lacks {sorted(due - ids)}"
                 )
+
+
+async def evaluated(random: Random, question: Question, cut: EvaluationCut) -> Rows:
+    """As an evaluator does, but that all is read before it is used, since nobody may wait on this thread."""
+    try:
+        elsewhere: dict[NodeIndex, list[Delta]] = {}
+        if random.random() < 0.5:
+            for node, part in cut.parts.items():
+                elsewhere[node] = [delta for view in cut.views for delta in await _part(random, view, part)]
+        shards = [(Fetched(view, await _fetched(random, view)), view.tables) for view in cut.views]
+    finally:
+        cut.close()
+    slices = {node: lambda rows=rows: iter([rows]) for node, rows in elsewhere.items()}
+    tables: TableRows = ViewedTables(shards)
+    if cut.changes:
+        tables = ChangedTables(tables, cut.changes)
+    found = answered(question, tables, elsewhere=slices)  # type: ignore[arg-type]
+    return [row for part in found for row in part]
+
+
+async def _part(random: Random, view: Any, part: Question) -> Sequence[Delta]:
+    assert isinstance(view, RemoteShard)
+    if not any(table.schema in part.plan.tables for table in view.tables):
+        return ()
+    await asyncio.sleep(random.random() * 0.02)
+    found = await view.of.asked(EvaluatePart(view.of.taken.number, view.place, part))
+    if found.stream:
+        raise Unavailable("these are many rows, which a process would go through")
+    deltas: Sequence[Delta] = found.deltas
+    return deltas
+
+
+async def _fetched(random: Random, view: Any) -> list[Entry]:
+    assert isinstance(view, RemoteShard)
+    entries: list[Entry] = []
+    start, cut = b"", True
+    while cut:
+        await asyncio.sleep(random.random() * 0.02)
+        found = await view.of.asked(ReadCut(view.of.taken.number, view.place, ((start, b"\xff"),), 1_000))
+        (part,), cut = found.found, found.cut
+        entries += part
+        start = entries[-1][0] + b"\x00" if entries else start
+    return entries
 
 
 def _question(state: State, sql: str) -> Question:

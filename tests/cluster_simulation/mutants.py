@@ -17,15 +17,19 @@ from controller.cluster.leader.performing import ClusterExecutor, StableEpoch
 from controller.cluster.lost_shards import fencing, rebuilding
 from controller.cluster.serving import archiving
 from controller.cluster.serving.domain_router import DomainRouter
+from controller.transactions.sessions import Sessions
+from controller.transactions.transaction import Transaction
 from domains.engine.clock import Clocks
 from domains.engine.domain import Domain
 from domains.engine.lifecycle.expected import Expected
 from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
+from domains.engine.transactions.transactions import Transactions
 from domains.errors import HeadraceError, StorageFailure
 from domains.plan.graph import AUTOMATIC as FIRST
 from domains.plan.graph import is_automatic
 from domains.plan.packets import Failed, PeerReset, Read, Write
+from domains.store.memory_store import MemoryStore
 from migrations.flow.automatic import OF_AN_EPOCH
 from tests.cluster_simulation.adhoc import DictView
 from tests.cluster_simulation.size import Shape
@@ -313,6 +317,33 @@ def _what_comes_during_a_check_is_not_checked() -> Any:
     return mock.patch.object(Expected, "check_write", return_value=None)
 
 
+def _what_is_prepared_holds_nothing() -> Any:
+    return mock.patch.object(Transactions, "_check_locks", return_value=None)
+
+
+def _what_is_prepared_is_not_stored() -> Any:
+    keep = MemoryStore.keep
+
+    def forgetful(self: MemoryStore, transaction: str, record: Any) -> None:
+        if record is None or record.is_committed:
+            keep(self, transaction, record)
+
+    return mock.patch.object(MemoryStore, "keep", forgetful)
+
+
+def _lost_locks_are_not_missed() -> Any:
+    within = Transaction._within
+
+    def again(self: Transaction, domain: Any, **how: Any) -> Any:
+        return replace(within(self, domain, **how), begins=True)
+
+    return mock.patch.object(Transaction, "_within", again)
+
+
+def _what_comes_after_the_end_stays() -> Any:
+    return mock.patch.object(Sessions, "has_left", return_value=False)
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -346,6 +377,10 @@ MUTANTS: dict[str, Mutant] = {
         _automatic_nodes_survive_their_leader,
         _numbers_of_automatic_nodes_are_given_again,
         _what_comes_during_a_check_is_not_checked,
+        _what_is_prepared_holds_nothing,
+        _what_is_prepared_is_not_stored,
+        _lost_locks_are_not_missed,
+        _what_comes_after_the_end_stays,
     )
 }
 
@@ -386,6 +421,9 @@ ALTERED = {**CROWDED, "faults": 0, "views": 2, "altered": 1, "pace": 0.05}
 
 BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
 
+TRANSACTING = {**CROWDED, "workers": 3, "views": 2, "faults": 4, "controllers": 2, "clients": 1, "transacting": 1}
+"""Some ten seconds each, so that they are hunted with the long tests."""
+
 HUNTS = {
     "no-barrier-before-activation": Hunt(("slow_links",), 7028, is_quick=True),
     "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12017, is_quick=True, shape=CROWDED),
@@ -423,6 +461,12 @@ HUNTS = {
         Hunt(("kill_controller", "expire"), 800000, is_quick=True, shape=AUTOMATIC),
     ),
     "what-comes-during-a-check-is-not-checked": Hunt((), 900104, is_quick=True, shape=ALTERED),
+    "what-is-prepared-holds-nothing": Hunt(
+        ("kill_worker", "stop_worker", "drain", "cut", "kill_controller"), 950002, shape=TRANSACTING
+    ),
+    "what-is-prepared-is-not-stored": Hunt(("kill_all",), 970200, shape={**TRANSACTING, "faults": 8, "workers": 2}),
+    "lost-locks-are-not-missed": Hunt(("kill_worker",), 970100, shape={**TRANSACTING, "shards": 2}, is_quick=True),
+    "what-comes-after-the-end-stays": Hunt((), 205, shape={"transacting": 1, "backups": 0}),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

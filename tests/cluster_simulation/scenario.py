@@ -41,6 +41,7 @@ from tests.cluster_simulation.program import (
     ledger_views,
 )
 from tests.cluster_simulation.size import Shape, Size
+from tests.cluster_simulation.transacting import Transacting
 
 REST_SECONDS = 90.0
 """Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
@@ -55,6 +56,9 @@ AUTOMATIC = 0.3
 """Of the clusters: automatic views are asked for, and asked."""
 ALTERED = 0.3
 """Of the clusters: a table is asked more of, while it is written to."""
+TRANSACTING = 0.2
+"""Of the clusters, where disks are not lost: transactions go over the shards. (Those with lost disks are in
+``tests/controller/transactions``.)"""
 AD_HOC = 0.3
 """Of the clusters: SELECTs that no view answers are asked."""
 NUMBERED = 0.3
@@ -84,6 +88,7 @@ class Scenario:
             self.size = replace(self.size, altered=Random(f"altered at all {seed}").random() < ALTERED)
             self.size = replace(self.size, ad_hoc=Random(f"asked ad hoc {seed}").random() < AD_HOC)
             self.size = replace(self.size, automatic=Random(f"automatic {seed}").random() < AUTOMATIC)
+            self.size = replace(self.size, transacting=Random(f"transacting {seed}").random() < TRANSACTING)
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,
@@ -107,6 +112,7 @@ class Scenario:
         self.automatic = AutomaticAsker(seed, self.size.seconds, self.size.pace, self.ledger)
         self.alterer = Alterer(seed, self.size.seconds, self.size.pace)
         self.given = GivenNumbers()
+        self.transacting: Transacting | None = None
         self.backups: Backups | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
 
@@ -167,6 +173,9 @@ class Scenario:
             self.clients.append(client)
             await cluster.at(process, client.start, REST_SECONDS)
         await self._define()
+        if self.size.transacting and cluster.archive is None:
+            self.transacting = Transacting(cluster, self.seed, size.seconds, size.pace, self._try_change)
+            await self.transacting.define()
         if not early:
             tasks.append(asyncio.ensure_future(faults.run()))
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
@@ -181,6 +190,8 @@ class Scenario:
             tasks += [asyncio.ensure_future(self._at(each, self.alterer.write_on)) for each in self.clients]
         if self.size.replaced:
             tasks.append(asyncio.ensure_future(self._replace_on()))
+        if self.transacting is not None:
+            tasks.append(asyncio.ensure_future(self.transacting.run()))
         if self.backups is not None:
             tasks += self._backed_up(self.backups)
         operator = Operator(cluster, self.clients, self.ledger)
@@ -415,6 +426,8 @@ class Scenario:
 
     async def _verdict(self) -> None:
         client, cluster = self.clients[0], self.cluster
+        if self.transacting is not None:
+            await self.transacting.over()
         decided, state = client.directory.cluster, client.directory.state
         assert decided is not None
         checks.check_engine(cluster, decided)
@@ -436,6 +449,9 @@ class Scenario:
         self.counts["changes left out"] = decided.recipe.left_out
         order = checks.log_order(cluster, decided, state, ("marks", "tags"))
         self.ledger.judge(stored, order)
+        if self.transacting is not None:
+            await self.transacting.judge(client, stored.get("lists", []))
+            self.counts |= self.transacting.counts
         self.alterer.judge(state.catalog.tables.get("lots"), stored.get("lots", []))
         self.counts |= self.alterer.counts
         self.ad_hoc.judge(state, order, self.ledger.twice, cluster.losses)

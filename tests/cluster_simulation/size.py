@@ -37,6 +37,8 @@ class Size:
 
     altered: bool = False
     """A table is altered while it is written to. Not drawn with the others either."""
+    transacting: bool = False
+    """Transactions go over the shards. Not drawn with the others either."""
 
     @classmethod
     def of(cls, random: Random) -> Size:
