@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -101,3 +102,26 @@ def test_a_dump_is_loaded(open_server: MysqlServer, theirs: int, way: str, tmp_p
     for port, made in ((source, name), (target, f"{name}_copy")):
         with _connected(port) as db:
             rows(db, f"DROP DATABASE {made}")
+
+
+def test_the_ten_minutes_from_mysql_run(theirs: int, open_server: MysqlServer, db: Any) -> None:
+    """docs/from-mysql.md, at the ports of these servers."""
+    if shutil.which("mariadb-dump") is None or shutil.which("mysql") is None:
+        pytest.skip("there is no mariadb-dump or mysql on PATH")
+    with _connected(theirs) as source:
+        for sql in (
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.stories (id INT AUTO_INCREMENT PRIMARY KEY, author INT NOT NULL, title VARCHAR(80))",
+            "INSERT INTO shop.stories (author, title) VALUES (1, 'Water power'), (2, 'Tail water'), (1, 'Weirs')",
+        ):
+            rows(source, sql)
+    page = (Path(__file__).parents[2] / "docs" / "from-mysql.md").read_text("utf-8")
+    script = "set -e -o pipefail\n" + "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL))
+    for program in ("mysql", "mariadb-dump"):
+        script = script.replace(f"{program} -h", f"{program} --no-defaults --skip-ssl -h")
+    script = script.replace("3306", str(theirs)).replace("3307", str(open_server.port))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "id\ttitle\n1\tWater power\n3\tWeirs\n" in done.stdout
+    assert 'answered by the view "shop.byauthor"' in done.stdout
+    rows(db, "DROP DATABASE shop")
