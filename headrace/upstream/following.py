@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,7 +120,8 @@ class UpstreamFollower:
                 self._once(until_copied)
                 return
             except Stopped as error:
-                self._target.say_stopped(error.message)
+                with suppress(*PASSES):  # Where nobody is there to be told, why it stops is still the error.
+                    self._target.say_stopped(error.message)
                 raise
             except PASSES as error:
                 if self.progress.transactions + self.progress.rows > before:
