@@ -62,7 +62,7 @@ class EvaluationPlan:
     ties: dict[NodeIndex, Access]
     """The keys that a filter directly above a base table demands, by the filter's index, in its own columns."""
     grows: bool = False
-    """Whether it makes texts that may be far longer than those that it reads: REPEAT, LPAD."""
+    """Whether it makes texts that may be far longer than those that it reads (REPEAT, LPAD), or rows by recursion."""
     estimates: dict[NodeIndex, Estimated] = field(default_factory=dict)
     """What each node is expected to have, where statistics tell."""
 
@@ -83,7 +83,7 @@ class Evaluation(Walks):
         self._left = most or None
         self._bytes = FEW_BYTES
         if most and plan.grows:
-            raise RowsExceeded("the query makes long texts", hint="it is evaluated in a process of its own")
+            raise RowsExceeded("the query may make far more than it reads", hint="a process of its own evaluates it")
         super().__init__(Vertices(tables), few=most > 0)
         for node in plan.nodes:
             self._root = self._vertices.add(node)
@@ -162,7 +162,7 @@ class Evaluation(Walks):
     def _grouped(self, vertex: Vertex) -> Iterator[list[Delta]]:
         """γ and τ take one part after another, and are then listed."""
         first = self._first_of(vertex, (), [()])
-        yield vertex.operator.gathered(self._slices(vertex.parents[0]) if first is None else first)
+        yield vertex.operator.gathered(self._slices(vertex.parents[0]) if first is None else first, self)
 
     def _joined(self, vertex: Vertex) -> Iterator[list[Delta]]:
         """⋈: the rows of one side come in parts, as insertions, and those of the other are looked up."""

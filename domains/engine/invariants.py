@@ -93,7 +93,7 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
         (material,) = vertex.operator.compute(_Whole(), (), [()])
         traits = traits_of(vertex.node.operator)
         if traits.groups_by is not None:
-            (places,) = traits.origins(index.columns, [len(parent.node.columns) for parent in vertex.parents])
+            places, *_ = traits.origins(index.columns, [len(parent.node.columns) for parent in vertex.parents])
             collations = vertex.parents[0].collations
     if material is None:
         return  # It stands on what another domain sends and this one does not keep.

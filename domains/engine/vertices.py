@@ -7,6 +7,7 @@ from typing import assert_never
 
 from domains.operators import edges, stateless
 from domains.operators.aggregate import AggregateOperator
+from domains.operators.fixed_point import FixedPointOperator
 from domains.operators.join import JoinOperator
 from domains.operators.operator import Operator, Vertex
 from domains.operators.over import OverOperator
@@ -113,6 +114,8 @@ class Vertices(dict[NodeIndex, Vertex]):
                 return TopKOperator(topk, parents[0].node.columns)
             case graph.Over() as over:
                 return OverOperator(over, parents[0].node.columns)
+            case graph.FixedPoint() as fixed_point:
+                return FixedPointOperator(fixed_point, self._operator)
             case graph.Ingress():
                 return edges.IngressOperator()
             case graph.Egress():

@@ -195,7 +195,7 @@ class AggregateOperator(Operator):
         sources = tuple(self._descriptor.group[column] for column in columns)
         return lookups.find(self.vertex.parents[0], sources, keys)
 
-    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+    def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         index = self.make_index(tuple(range(len(self._descriptor.group))), partial=False)
         assert isinstance(index, (GroupIndex, WholeGroups))
         for part in parts:

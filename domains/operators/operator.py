@@ -86,7 +86,7 @@ class Operator(ABC):
         """
         return lookups.find(self.vertex.parents[0], columns, keys)
 
-    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+    def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         """The rows of an operator with state of its own over all of the parent's, which come in parts."""
         raise AssertionError(f"{self.vertex} keeps no state of its own")
 

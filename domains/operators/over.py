@@ -14,7 +14,7 @@ from typing import Any
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.framing import Dirty, PartitionBatch, PartitionChange, RankedRow, order_of, rank_of
-from domains.operators.operator import Forward, Operator
+from domains.operators.operator import Forward, Lookups, Operator
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.operators.windows import functions_of
 from domains.plan import graph
@@ -236,7 +236,7 @@ class OverOperator(Operator):
                 index.apply(deltas)
         return deltas
 
-    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+    def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         """All is sorted once, where each part would have the functions go over all that came before."""
         index = OverIndex(self.partition, partial=False, windows=self.windows)
         return index.apply([delta for part in parts for delta in part])

@@ -13,7 +13,7 @@ from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Column, Delta, Row, collations_of
-from domains.operators.operator import Forward, Found, Operator, never_refilled
+from domains.operators.operator import Forward, Found, Lookups, Operator, never_refilled
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
@@ -206,7 +206,7 @@ class TopKOperator(Operator):
                 index.apply(deltas)
         return deltas
 
-    def gathered(self, parts: Iterable[list[Delta]]) -> list[Delta]:
+    def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         index = TopIndex(self.group, partial=False, ranking=self.ranking)
         for part in parts:
             index.apply(part, never_refilled)

@@ -19,6 +19,7 @@ Aggregate(g; f…)      γ_{g; f}(X); output is the group columns followed by on
 Aggregate(all; -)     DISTINCT
 TopK(g; o; k)         of each group of X, the ``limit`` first rows by ``order`` after ``offset``
 Over(g; o; f…)        each row of X, followed by window functions over the rows of its partition g by order o
+FixedPoint(s; c)      the least Y of Y = X₁ ∪ s(Y, X₂, …): s is done again and again, and keeps the columns c
 Ingress / Egress      a link from and to another domain
 Reader                the end of a view: keyed, ordered, published to the outside
 ====================  ======================================================================================
@@ -301,6 +302,31 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundStep:
+    """One of the operators that a recursion does in each round."""
+
+    operator: Operator
+    inputs: tuple[int, ...]
+    """0: what there is of the recursion; from 1 on its further parents; behind these the steps, in their order."""
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """The last of ``steps`` makes rows of the recursion out of those that there are (WITH RECURSIVE)."""
+
+    title: str
+    steps: tuple[RoundStep, ...]
+    distinct: bool
+    """UNION: a row is there once, as long as it is derived in a way that does not need itself. Else, of UNION ALL, as
+    often as it is derived."""
+    carried: Columns
+    """The columns that each round leaves as they are. What has the same values in them is a recursion of its own."""
+    further: int = 0
+    """The number of its parents behind the first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ingress:
     """Receives what ``source`` (a node of another domain) sends; the node's only parent edge crosses the link.
 
@@ -383,7 +409,9 @@ class Reader:
     """They begin at the first column of ``seek ‖ order`` that is compared by no equality of its own."""
 
 
-Operator = Base | Filter | Project | Unnest | Union | Join | Aggregate | TopK | Over | Ingress | Egress | Reader
+Operator = (
+    Base | Filter | Project | Unnest | Union | Join | Aggregate | TopK | Over | FixedPoint | Ingress | Egress | Reader
+)
 
 
 class Materialization(StrEnum):

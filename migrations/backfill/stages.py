@@ -313,8 +313,8 @@ class _Tasks:
 def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
     """Whether rows of a table are looked up while it, or one of those ``later`` (itself among them), is being fed.
 
-    A join looks at one side when the other changes, and a left join at its right side always; a TopK looks at its
-    parent when rows are taken back.
+    A join looks at one side when the other changes, and a left join at its right side always; a recursion looks at what
+    it goes on by, whatever changes; a TopK looks at its parent when rows are taken back.
     """
     inside = {node.index: node for node in nodes}
     seen: dict[NodeIndex, set[str]] = {}
@@ -336,6 +336,8 @@ def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
                 return True
             if table in seen[right] and (traits.matching.outer or not later.isdisjoint(fed[left])):
                 return True
+        if any(table in seen.get(node.parents[at], ()) for at, _ in traits.goes_round):
+            return True
         if traits.refills and table in seen[above[0]] and not grows[above[0]]:
             return True
     return False

@@ -55,7 +55,7 @@ def plan_evaluation(
         planned.parameters,
         tuple(state.catalog.tables[name.lower()] for name in sorted(planned.tables)),
         ties,
-        any(_grows(node.operator) for node in nodes),
+        any(traits_of(node.operator).goes_round or _grows(node.operator) for node in nodes),
         estimates_of(nodes, statistics) if statistics else {},
     )
     return planned, plan

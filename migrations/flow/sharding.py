@@ -9,6 +9,7 @@ operator      wants                                                  stands
 Base          –                                                      by the table's SHARD BY column
 σ, π          its parent as it stands                                as its parent; anywhere if π drops the column
 ∪             all alike; of different factors the largest            as all of them, or anywhere
+fix           all gathered in one shard                              there
 γ, τ          its parent by a column of the group; else gathered     by what is left of that in its output
 ⋈, ⟕          both by the same pair of join columns; else gathered   by both of the pair; ⟕ by the left one
 reader        its parent by a key column; without a key gathered     as its parent
@@ -25,7 +26,8 @@ from dataclasses import dataclass, replace
 
 from domains.language.types import Kind, TableSchema
 from domains.plan.graph import Base, Columns, Node, Sharding
-from domains.plan.traits import Matching, traits_of
+from domains.plan.questions import Matching
+from domains.plan.traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ def standing(
     traits = traits_of(node.operator)
     if traits.matching is not None:
         return _join(traits.matching, parents[0], parents[1], widths[0], asked, gather_in)
+    if traits.goes_round:
+        together = (
+            parents[0] if all(p == parents[0] and p.shards == 1 for p in parents) else Sharding(first=gather_in())
+        )
+        return Standing((together,) * len(parents), together)
     if len(parents) > 1:
         return _union(parents, asked)
     wanted = parents[0]

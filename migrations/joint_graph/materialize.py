@@ -4,6 +4,7 @@ Needs flow from the readers up, children before parents:
 
 * a reader is partial by those of its key columns that have a provenance; with none of them it is full;
 * a partial state hands each of its look-ups on to its parents (that is how its holes are filled);
+* what a recursion goes on by is complete: a hole met in one of its rounds would be met anew in the next;
 * a join needs both inputs by the join columns, as *state*: filters and unions over state will do, a join will not
   (nor will a projection of a join, which then keeps its own, narrower rows), unless it rests on base tables alone;
 * whatever a full state is computed from must be *complete*: no partial state above it, or it would miss updates;
@@ -19,8 +20,9 @@ from dataclasses import dataclass, field
 
 from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
+from domains.plan.questions import ForJoin
 from domains.plan.sides import COMPUTED, LEFT, ranges_of
-from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
+from domains.plan.traits import is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
 COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
@@ -88,6 +90,11 @@ class Needs:
         elif need.stateful and not traits.own_state and not holds_for_join(node, node_of):
             for parent in node.parents:
                 self[parent].stateful = True
+        for at, columns in traits.goes_round:
+            further = self[node.parents[at]]
+            further.lookups[columns] = None
+            further.stateful = True
+            further.complete = further.complete or f"a recursion goes on by it{BELOW}"
         if need.complete and traits.refills:
             self[node.parents[0]].lookups.update(dict.fromkeys(traits.refills))
 

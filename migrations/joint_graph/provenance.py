@@ -37,6 +37,8 @@ def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[ProvenanceStep
     if traits.matching is not None:
         side = driving_side(node, columns, node_of)
         return (ProvenanceStep(side, tuple(dict.fromkeys(c for c in origins[side] if c != COMPUTED))),)
+    if traits.goes_round:
+        origins = origins[:1]  # The others are consulted by what comes of it.
     if any(COMPUTED in own or len(set(own)) < len(own) for own in origins):
         return None
     return tuple(ProvenanceStep(parent, own) for parent, own in enumerate(origins))

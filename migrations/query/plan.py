@@ -24,6 +24,7 @@ from domains.plan.graph import (
     Columns,
     Egress,
     Filter,
+    FixedPoint,
     Ingress,
     Join,
     JoinKind,
@@ -121,6 +122,11 @@ def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
             return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(group) else None
         case Over(partition=partition):
             return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(partition) else None
+        case FixedPoint(carried=carried):
+            if not reads or not reads <= set(carried):
+                return None
+            first, *further = plan.parents
+            return RelationalPlan(operator, (filtered(first, [predicate]), *further), plan.columns)
         case Unnest():
             ours = all(position < plan.parents[0].width for position in reads)
             return _over(plan, filtered(plan.parents[0], [predicate])) if ours else None
@@ -311,7 +317,9 @@ def constant_rows(plan: RelationalPlan) -> list[tuple[Constant, ...]] | None:
             if not all(isinstance(e, Constant) for e in expressions) or not is_row_of_nothing(plan.parents[0]):
                 return None
             return [tuple(e for e in expressions if isinstance(e, Constant))]
-        case Filter() | Unnest() | Join() | Aggregate() | TopK() | Over() | Base() | Ingress() | Egress() | Reader():
+        case Filter() | Unnest() | Join() | Aggregate() | TopK() | Over() | FixedPoint():
+            return None
+        case Base() | Ingress() | Egress() | Reader():
             return None
         case operator:
             assert_never(operator)

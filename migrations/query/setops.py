@@ -246,8 +246,8 @@ def _aligned(branches: Sequence[Relation]) -> list[Relation]:
     names = [output.name for output in branches[0].outputs]
     aligned = []
     for branch, key in zip(branches, keys, strict=True):
-        row = [_as(o.expression, t) for o, t in zip(branch.outputs, types, strict=True)]
-        row += [_as(key[i], key_types[i]) for i in hidden]
+        row = [as_type(o.expression, t) for o, t in zip(branch.outputs, types, strict=True)]
+        row += [as_type(key[i], key_types[i]) for i in hidden]
         plan = projected(branch.plan, row, [*names, *(slots[i].name for i in hidden)])
         shown = tuple(Output(name, plan.field(i)) for i, name in enumerate(names))
         columns = [len(names) + hidden.index(i) if place is None else place for i, place in enumerate(places)]
@@ -308,7 +308,7 @@ def _common(expressions: Sequence[Expression]) -> SqlType:
     return with_collation(common, met(expressions, "UNION")) if common.kind is Kind.TEXT else common
 
 
-def _as(expression: Expression, target: SqlType) -> Expression:
+def as_type(expression: Expression, target: SqlType) -> Expression:
     """A value as the union's type: values of one kind stay as they are, but a DECIMAL takes the common scale."""
     same = expression.type.kind is target.kind
     if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
@@ -387,7 +387,7 @@ def _is_sum(node: exp.SetOperation) -> bool:
 
 def _of_types(answer: ConstantRows, columns: Sequence[Column]) -> list[Row]:
     fields = [Field(at, column.type) for at, column in enumerate(answer.columns)]
-    made = [compile_expression(_as(f, column.type)) for f, column in zip(fields, columns, strict=True)]
+    made = [compile_expression(as_type(f, column.type)) for f, column in zip(fields, columns, strict=True)]
     return [tuple([convert(row) for convert in made]) for row in answer.rows]
 
 

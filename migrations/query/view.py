@@ -34,6 +34,7 @@ from migrations.query.plans.parts import (
     keys_of,
 )
 from migrations.query.plans.pruning import pruned
+from migrations.query.plans.recursion import plan_recursion, reads_itself
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
@@ -96,8 +97,7 @@ def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
 
 
 def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
-    if clause.args.get("recursive"):
-        raise Unsupported("WITH RECURSIVE", hint="views are not recursive; unroll the levels that you need")
+    is_recursive = bool(clause.args.get("recursive"))
     names: set[str] = set()
     for cte in clause.expressions:
         name = cte.alias
@@ -106,6 +106,9 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
         names.add(name.lower())
         if not isinstance(cte.this, exp.Query):
             raise Unsupported(f'WITH "{name}" that is not a SELECT')
+        if is_recursive and reads_itself(cte):
+            context = context.with_cte(name, plan_recursion(cte, context, plan_query))
+            continue
         relation = plan_query(cte.this, context.inside(context.outer))
         context = context.with_cte(name, named_columns(relation, [c.name for c in cte.args["alias"].columns], name))
     return context

@@ -13,6 +13,7 @@ from domains.plan.graph import ParameterKind
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import aggregates_in
+from migrations.query.plans.recursion import reads_itself
 from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import BlockWriter
 from migrations.spark_sql.source import Term, WriterContext, WrittenQuery, fresh_context
@@ -93,6 +94,8 @@ def compile_query(node: exp.Expr, context: WriterContext) -> WrittenQuery:
     clause = node.args.get("with_")
     if clause is not None:
         for cte in clause.expressions:
+            if clause.args.get("recursive") and reads_itself(cte):
+                raise Unsupported("WITH RECURSIVE")
             answer = compile_bounded(cte.this, context)
             names = [c.name for c in cte.args["alias"].columns]
             if names:

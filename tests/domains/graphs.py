@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from domains.errors import OutcomeUnknown
@@ -35,6 +35,7 @@ from domains.plan.graph import (
     Columns,
     DomainIndex,
     Filter,
+    FixedPoint,
     Join,
     JoinKind,
     Node,
@@ -44,6 +45,7 @@ from domains.plan.graph import (
     Over,
     Project,
     Reader,
+    RoundStep,
     TopK,
     Union,
     WindowCall,
@@ -71,6 +73,7 @@ from migrations.flow.extension import Extension
 from migrations.flow.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.flow.routing import split
 from migrations.joint_graph.graph import JointGraph
+from migrations.query.plans.recursion import carried_by
 from tests.failing_store import FailingStore, Fuse
 from tests.migrations.evaluate import evaluate
 from tests.shard_of_key import shard_of_key
@@ -218,6 +221,14 @@ class Flow:
         terms = () if order is None else (OrderTerm(order, down),)
         columns = (*above, *(Column(str(each.function), each.type) for each in calls))
         return self._add(Over(partition, terms, calls), (parent,), columns, at)
+
+    def recur(
+        self, first: NodeIndex, *further: NodeIndex, steps: Sequence[RoundStep], distinct: bool, at: int | None = None
+    ) -> NodeIndex:
+        """``steps`` as in :class:`domains.plan.graph.FixedPoint`."""
+        carried = carried_by(steps, [len(self._columns(parent)) for parent in (first, *further)])
+        operator = FixedPoint("r", tuple(steps), distinct, carried, len(further))
+        return self._add(operator, (first, *further), self._columns(first), at)
 
     def reader(self, view: str, root: NodeIndex, *key: int, at: int | None = None) -> None:
         """No key: a full view. Names are lower case."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 from domains.plan.graph import MERGED, AggregateFunction, Operator
-from domains.plan.traits import TRAITS, Traits
+from domains.plan.questions import Traits
+from domains.plan.traits import TRAITS
 from tests.test_house import FILES, name_of, tree_of
 
 OPERATORS = {each.__name__ for each in get_args(Operator)}

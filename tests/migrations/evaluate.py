@@ -25,6 +25,7 @@ from domains.plan.graph import (
     BoundKind,
     Egress,
     Filter,
+    FixedPoint,
     FrameBound,
     Ingress,
     Join,
@@ -130,6 +131,36 @@ def sorted_rows(rows: Iterable[Row], order: Sequence[OrderTerm]) -> list[Row]:
     return result
 
 
+ROUNDS_MOST = 200
+"""Rounds of UNION ALL, in data that comes to an end."""
+
+
+def _fixed_point(operator: FixedPoint, parents: list[Bag], columns: list[Any]) -> Bag:
+    """All rounds from the beginning."""
+    (seed, *further), own = parents, columns[0]
+
+    def a_round(rows: Bag) -> Bag:
+        sources, widths = [rows, *further], [own, *columns[1:]]
+        for step in operator.steps:
+            inputs = [sources[at] for at in step.inputs]
+            sources.append(_operator(step.operator, inputs, {}, [widths[at] for at in step.inputs]))
+            widths.append(step.columns)
+        return sources[-1]
+
+    if operator.distinct:
+        there: Bag = Counter()
+        while (now := Counter(dict.fromkeys(+(seed + a_round(there)), 1))) != there:
+            there = now
+        return there
+    total, last = Counter(seed), Counter(seed)
+    for _ in range(ROUNDS_MOST):
+        last = a_round(last)
+        if not last:
+            return total
+        total += last
+    raise AssertionError("the recursion comes to no end")
+
+
 def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[Any]) -> Bag:
     match operator:
         case Base(table, positions):
@@ -146,6 +177,8 @@ def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[A
             return sum(parents, Counter())
         case Join():
             return _join(operator, parents[0], parents[1], len(columns[1]))
+        case FixedPoint():
+            return _fixed_point(operator, parents, columns)
         case Aggregate():
             return _aggregate(operator, parents[0])
         case TopK():

@@ -107,7 +107,7 @@ UNSUPPORTED = {
     "SELECT author FROM stories WHERE title LIKE ? GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories WHERE author IN (?) GROUP BY author WITH ROLLUP": "ROLLUP over a parameter",
     "SELECT author FROM stories GROUP BY author, author WITH ROLLUP": "ROLLUP by the same expression twice",
-    "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
+    "WITH RECURSIVE x AS (SELECT id FROM users UNION SELECT MAX(id) FROM x) SELECT * FROM x": "within it",
     "SELECT id FROM stories WHERE id IN (?) EXCEPT SELECT id FROM users WHERE boss IN (?)": "UNION whose branches",
     "SELECT title FROM stories WHERE id IN (:x) EXCEPT SELECT name FROM users WHERE id IN (:x)": "below EXCEPT",
     "SELECT STR_TO_DATE(title, '%X %V %W') FROM stories": 'by "%V"',

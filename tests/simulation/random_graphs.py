@@ -12,15 +12,19 @@ from random import Random
 from unittest import mock
 
 from domains.language.expressions import Call, Expression
-from domains.language.types import BIGINT, Row, Value
+from domains.language.types import BIGINT, BOOL, Column, Row, Value
 from domains.operators import ranged
 from domains.plan.graph import (
     AggregateCall,
     BoundKind,
+    Filter,
     Frame,
     FrameBound,
+    Join,
     JoinKind,
     NodeIndex,
+    Project,
+    RoundStep,
     WindowCall,
     WindowFunction,
 )
@@ -35,6 +39,8 @@ WIDEST = 7
 """Columns of a node, at most: what is wider is not joined further."""
 FAILING_RUNS, FAILING = 0.3, 0.3
 """How many runs have stores that fail, and in how many of their steps one call of them does."""
+RECURSIVE_RUNS = 0.25
+"""How many runs have a recursion; the others are what they were."""
 WINDOWS = [
     *(WindowFunction.ROW_NUMBER, WindowFunction.RANK, WindowFunction.DENSE_RANK, WindowFunction.NTILE),
     *(WindowFunction.LAG, WindowFunction.LEAD, WindowFunction.FIRST_VALUE, WindowFunction.LAST_VALUE),
@@ -192,6 +198,38 @@ class RandomGraph:
         order = rng.choice([None, *range(width)])
         node = self.flow.over(one, partition, order, *calls, down=rng.random() < 0.5, at=self.place())
         return node, self.factors[one]
+
+    def recur(self, rng: Random) -> None:
+        """A recursion over any node, by any other: of the few values nearly all are reached from each other."""
+        flow = self.flow
+        nodes = [node for node, factors in self.factors.items() if self.width(node) >= 2 and factors <= 2]
+        first, by = rng.choice(nodes), rng.choice(nodes)
+        width, found = self.width(first), self.width(by)
+        kind = rng.choice([JoinKind.INNER, JoinKind.INNER, JoinKind.INNER, JoinKind.LEFT, JoinKind.MARK])
+        on = (rng.randrange(width),), (rng.randrange(found),)
+        columns, further = flow.joint.node(first).columns, flow.joint.node(by).columns
+        swapped = kind is JoinKind.INNER and rng.random() < 0.3
+        added = (Column("matched", BOOL),) if kind is JoinKind.MARK else further
+        joined = (*further, *columns) if swapped else (*columns, *added)
+        own = found if swapped else 0
+        inputs, places = ((1, 0), on[::-1]) if swapped else ((0, 1), on)
+        steps = [RoundStep(Join(kind, *places), inputs, joined)]
+        distinct = rng.random() < 0.7
+        kept = rng.randrange(width)
+        row: list[Expression] = [
+            column(own + kept) if at == kept or rng.random() < 0.2 else column(rng.randrange(len(joined)))
+            for at in range(width)
+        ]
+        if not distinct:  # One column counts the rounds, up to a bound.
+            counted = (kept + 1) % width
+            row[counted] = call("add", column(own + counted), constant(1), type=BIGINT)
+            row[kept] = column(own + kept)
+            steps.append(RoundStep(Filter(call("lt", column(own + counted), constant(3))), (2,), joined))
+        if rng.random() < 0.3:
+            steps.append(RoundStep(Filter(self._predicate(len(joined))), (1 + len(steps),), joined))
+        steps.append(RoundStep(Project(tuple(row)), (1 + len(steps),), columns))
+        at = self.place()
+        self.factors.setdefault(flow.recur(first, by, steps=steps, distinct=distinct, at=at), 1)
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -362,6 +400,10 @@ def _run(seed: int, steps: int, *, bulk: bool) -> None:
     failing = calls.random() < FAILING_RUNS  # By chances of their own: other runs are what they were.
     graph = RandomGraph(rng, Fuse() if failing else None)
     graph.grow(rng.randrange(2, 10))
+    recursions = Random(f"recursions {seed}")
+    if recursions.random() < RECURSIVE_RUNS:
+        graph.recur(recursions)
+        graph.grow(rng.randrange(2))
     graph.add_views(rng.randrange(1, 4), keyless=0.6 if bulk else 0.1)
     life = RandomRun(graph, rng, calls if failing else None)
     for _ in range(rng.randrange(6)):

@@ -20,8 +20,9 @@ from domains.language.types import Delta, Row, Value
 from domains.operators.operator import Vertex
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
+from domains.plan.questions import Matching
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
-from domains.plan.traits import Matching, is_base, traits_of
+from domains.plan.traits import is_base, traits_of
 
 LINEAGE_MOST = 1_000
 """Base rows that are told: a count of a whole table comes from all of its rows, and nobody reads them."""

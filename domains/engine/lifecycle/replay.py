@@ -43,6 +43,7 @@ from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Row, collations_of
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator, ReaderOperator
+from domains.operators.fixed_point import FixedPointIndex
 from domains.operators.operator import Vertex
 from domains.operators.over import OverIndex
 from domains.operators.state import Index, RowIndex
@@ -67,7 +68,7 @@ from domains.store.storage import Store
 # same state, to the last value that is kept, and in slices: each item is whole, and they may come in any order.
 
 
-_KEEPING = (GroupIndex, WholeGroups, TopIndex, OverIndex)
+_KEEPING = (GroupIndex, WholeGroups, TopIndex, OverIndex, FixedPointIndex)
 """Indexes that keep more than rows."""
 
 

@@ -18,6 +18,7 @@ from domains.plan.graph import (
     Base,
     Egress,
     Filter,
+    FixedPoint,
     Ingress,
     Join,
     JoinKind,
@@ -29,7 +30,8 @@ from domains.plan.graph import (
     Union,
     Unnest,
 )
-from domains.plan.traits import ForJoin, traits_of
+from domains.plan.questions import ForJoin
+from domains.plan.traits import traits_of
 from migrations.query.expressions.terms import moved, positions
 from migrations.query.plan import RelationalPlan, projected
 
@@ -66,7 +68,7 @@ def _narrowed(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPla
             return _narrowed_aggregate(plan, operator), _unmoved(plan)
         case Over():
             return _narrowed_over(plan, operator, read)
-        case Base() | Union() | TopK() | Ingress() | Egress() | Reader():  # They read every column.
+        case Base() | Union() | TopK() | FixedPoint() | Ingress() | Egress() | Reader():  # They read every column.
             parents = tuple(pruned(parent) for parent in plan.parents)
             return RelationalPlan(operator, parents, plan.columns), _unmoved(plan)
         case _:

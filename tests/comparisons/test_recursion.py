@@ -1,0 +1,232 @@
+"""WITH RECURSIVE over tables that change answers as MariaDB does: as views that are kept up to date, by a key and
+whole, with evictions between the writes, and as SELECTs. Data has circles, which writes cut and close."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from headrace.embedding import Embedded, embedded
+from headrace.errors import HeadraceError, LimitExceeded
+from loadgen.bench import servers
+
+MISSING = servers.missing("mariadb")
+SCHEMA = (
+    "CREATE TABLE edge (id INT NOT NULL PRIMARY KEY, src INT, dst INT, kind INT, KEY (src), KEY (dst))",
+    "CREATE TABLE node (id INT NOT NULL PRIMARY KEY, boss INT, name VARCHAR(10), KEY (boss))",
+)
+KEYED = {
+    "reach": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r JOIN "
+    "edge e ON e.src = r.target) SELECT target FROM r WHERE source = {}",
+    "reach_seeded": "WITH RECURSIVE r AS (SELECT src, dst FROM edge WHERE src = {} UNION SELECT e.src, e.dst FROM r "
+    "JOIN edge e ON e.src = r.dst) SELECT src, dst FROM r",
+    "reached": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT e.src, r.target FROM edge "
+    "e JOIN r ON e.dst = r.source WHERE e.kind > 0) SELECT source FROM r WHERE target = {}",
+    "hops": "WITH RECURSIVE r (source, target, n) AS (SELECT src, dst, 1 FROM edge UNION SELECT source, e.dst, n + 1 "
+    "FROM r, edge e WHERE e.src = r.target AND n < 4) SELECT target, MIN(n) FROM r WHERE source = {} GROUP BY target",
+    "paths": "WITH RECURSIVE r (source, target, n) AS (SELECT src, dst, 1 FROM edge UNION ALL SELECT source, e.dst, "
+    "n + 1 FROM r JOIN edge e ON e.src = r.target WHERE n < 3) SELECT target, n, COUNT(*) FROM r WHERE source = {} "
+    "GROUP BY target, n",
+    "two_ways": "WITH RECURSIVE r (source, target) AS (SELECT id, id FROM node UNION SELECT source, e.dst FROM r JOIN "
+    "edge e ON e.src = target UNION SELECT source, n.boss FROM r JOIN node n ON n.id = target WHERE n.boss IS NOT "
+    "NULL) "
+    "SELECT target FROM r WHERE source = {}",
+    "not_through": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM "
+    "r "
+    "JOIN edge e ON e.src = r.target WHERE NOT EXISTS (SELECT 1 FROM node n WHERE n.id = e.src AND n.name = 'x')) "
+    "SELECT target FROM r WHERE source = {}",
+    "optional": "WITH RECURSIVE r (source, target, name) AS (SELECT src, dst, CAST('' AS CHAR(10)) FROM edge UNION "
+    "SELECT r.source, e.dst, COALESCE(n.name, '-') FROM r JOIN edge e ON e.src = r.target LEFT JOIN node n ON "
+    "n.id = e.dst) SELECT target, name FROM r WHERE source = {}",
+    "by_view": "WITH RECURSIVE r (source, target) AS (SELECT a, b FROM pairs UNION SELECT r.source, p.b FROM r JOIN "
+    "pairs p ON p.a = r.target) SELECT target FROM r WHERE source = {}",
+}
+WHOLE = {
+    "counts": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r "
+    "JOIN "
+    "edge e ON e.src = r.target) SELECT source, COUNT(*) FROM r GROUP BY source",
+    "roots": "WITH RECURSIVE r AS (SELECT id, 0 AS depth FROM node WHERE boss IS NULL UNION SELECT n.id, depth + 1 "
+    "FROM "
+    "r JOIN node n ON n.boss = r.id WHERE depth < 5) SELECT id, MIN(depth) FROM r GROUP BY id",
+    "circles": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r "
+    "JOIN "
+    "edge e ON e.src = r.target) SELECT a.source, b.source FROM r a JOIN r b ON a.target = b.source AND b.target = "
+    "a.source",
+}
+ALONE = (
+    "WITH RECURSIVE c AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM c WHERE n < 20) SELECT n FROM c",
+    "WITH RECURSIVE f (n, a, b) AS (SELECT 1, 0, 1 UNION ALL SELECT n + 1, b, a + b FROM f WHERE n < 20) SELECT n, a "
+    "FROM f",
+    "WITH RECURSIVE p (id, path) AS (SELECT id, CAST(id AS CHAR(200)) FROM node WHERE boss IS NULL UNION ALL SELECT "
+    "n.id, CONCAT(p.path, ',', n.id) FROM p JOIN node n ON n.boss = p.id) SELECT id, path FROM p",
+    "WITH RECURSIVE d AS (SELECT DATE '2024-02-27' AS day UNION ALL SELECT day + INTERVAL 1 DAY FROM d WHERE day < "
+    "'2024-03-02') SELECT DAYOFMONTH(day), COUNT(n.id) FROM d LEFT JOIN node n ON n.id = DAYOFMONTH(day) GROUP BY day",
+)
+ROUNDS, NODES = 40, 7
+
+
+def writes(rng: random.Random) -> Iterator[str]:
+    """Few nodes, so that circles of every length close and open."""
+
+    def value() -> str:
+        return "NULL" if rng.random() < 0.05 else str(rng.randrange(NODES))
+
+    for _ in range(rng.choice((1, 1, 2))):
+        id = rng.randrange(14)
+        match rng.randrange(6):
+            case 0 | 1:
+                yield f"REPLACE INTO edge VALUES ({id}, {value()}, {value()}, {rng.randrange(2)})"
+            case 2:
+                yield f"DELETE FROM edge WHERE id = {id}"
+            case 3:
+                yield f"UPDATE edge SET dst = {value()} WHERE id = {id}"
+            case 4:
+                yield f"REPLACE INTO node VALUES ({rng.randrange(NODES)}, {value()}, '{rng.choice('xy')}')"
+            case _:
+                yield f"DELETE FROM node WHERE id = {rng.randrange(NODES)}"
+
+
+def bag(rows: Any) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in rows)
+
+
+def parameter_of(view: str) -> str:
+    """The column that its text compares last."""
+    return KEYED[view].split(" = {}")[0].rsplit(" ", 1)[1]
+
+
+def kept(db: Embedded, view: str, key: int) -> Counter[tuple[Any, ...]]:
+    return bag(row.values() for row in db.view(view).lookup({parameter_of(view): key}))
+
+
+@pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_mariadb_answers_the_same(tmp_path: Path, mariadb: int, shards: int) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    theirs = pymysql.connect(host="127.0.0.1", port=mariadb, user="root", autocommit=True)
+    name = f"recursion_{seed}"
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=shards) as db, theirs.cursor() as cursor:
+
+        def expected(sql: str) -> Counter[tuple[Any, ...]]:
+            cursor.execute(sql)
+            return bag(cursor.fetchall())
+
+        for text in (f"CREATE DATABASE {name}", f"USE {name}", *SCHEMA):
+            cursor.execute(text)
+        db.execute(";".join(SCHEMA))
+        for text in ("CREATE VIEW pairs AS SELECT DISTINCT src AS a, dst AS b FROM edge WHERE src < dst OR kind = 1",):
+            cursor.execute(text)
+            db.execute(text)
+        for view, text in KEYED.items():
+            db.execute(f"CREATE EXT VIEW {view} AS {text.format('?')}")
+        for view, text in WHOLE.items():
+            db.execute(f"CREATE EXT VIEW {view} AS {text}")
+        for _ in range(ROUNDS):
+            for text in writes(rng):
+                cursor.execute(text)
+                db.execute(text)
+            for view, text in KEYED.items():
+                for key in rng.sample(range(NODES), 2):
+                    assert kept(db, view, key) == expected(text.format(key)), (view, key)
+                if rng.random() < 0.2:
+                    db.view(view).evict([{parameter_of(view): rng.randrange(NODES)}])
+            for view, text in WHOLE.items():
+                assert bag(row.values() for row in db.view(view).lookup()) == expected(text), view
+            text, key = rng.choice(list(KEYED.values())), rng.randrange(NODES)
+            assert bag(db.execute(text.format(key)).rows) == expected(text.format(key)), text
+        cursor.execute("DELETE FROM node WHERE boss IS NOT NULL")
+        db.execute("DELETE FROM node WHERE boss IS NOT NULL")
+        for text in ALONE:
+            assert bag(db.execute(text).rows) == expected(text), text
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedded]:
+    with embedded(tmp_path, read_your_writes=True, read_timeout=60, shards=request.param) as db:
+        db.execute(";".join(SCHEMA))
+        yield db
+
+
+@pytest.mark.parametrize("length", range(1, 6))
+def test_a_circle_that_nothing_leads_to_any_more_is_gone(db: Embedded, length: int) -> None:
+    """Its nodes derive each other: counting would keep them for ever."""
+    db.execute(f"CREATE EXT VIEW reach AS {KEYED['reach'].format('?')}")
+    db.execute(f"CREATE EXT VIEW hops AS {KEYED['hops'].format('?')}")
+    circle = [(10 + at, 10 + at, 10 + (at + 1) % length) for at in range(length)]
+    rows = ", ".join(f"({id}, {src}, {dst}, 1)" for id, src, dst in [(1, 1, 10), *circle])
+    db.execute(f"INSERT INTO edge VALUES {rows}")
+    everything = sorted({10 + at for at in range(length)})
+    for _ in range(2):
+        assert sorted(row["target"] for row in db.view("reach").lookup(source=1)) == everything
+        assert db.view("hops").lookup(source=1)
+        db.execute("DELETE FROM edge WHERE id = 1")
+        assert db.view("reach").lookup(source=1) == db.view("hops").lookup(source=1) == []
+        assert sorted(row["target"] for row in db.view("reach").lookup(source=10)) == everything
+        db.execute("INSERT INTO edge VALUES (1, 1, 10, 1)")
+
+
+def test_what_comes_to_no_end_is_an_error_of_its_key_until_it_does(db: Embedded) -> None:
+    db.execute(
+        "CREATE EXT VIEW up AS WITH RECURSIVE r AS (SELECT id, boss FROM node WHERE id = ? UNION ALL SELECT "
+        "n.id, n.boss FROM r JOIN node n ON n.id = r.boss) SELECT id FROM r"
+    )
+    db.execute("INSERT INTO node VALUES (1, NULL, 'x'), (2, 1, 'x'), (3, 2, 'x'), (4, NULL, 'x')")
+    assert len(db.view("up").lookup(id=3)) == 3
+    db.execute("UPDATE node SET boss = 3 WHERE id = 1")  # A circle; the write is done.
+    with pytest.raises(LimitExceeded, match='the recursion "r"'):
+        db.view("up").lookup(id=3)
+    assert db.view("up").lookup(id=4) == [{"id": 4}]
+    db.execute("UPDATE node SET boss = NULL WHERE id = 1")
+    assert len(db.view("up").lookup(id=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT MAX(n.id) FROM r JOIN node n ON n.boss = r.id) "
+            "SELECT * "
+            "FROM r",
+            "within it",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT n.id FROM node n LEFT JOIN r ON n.boss = r.id) "
+            "SELECT * "
+            "FROM r",
+            "optional side",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT n.id, 1 FROM r JOIN node n ON n.boss = r.id) "
+            "SELECT * "
+            "FROM r",
+            "1 and 2 columns",
+        ),
+        ("WITH RECURSIVE r AS (SELECT id FROM r UNION SELECT id FROM node) SELECT * FROM r", "stand before"),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT id FROM r UNION ALL SELECT id FROM r) SELECT * "
+            "FROM r",
+            "one of them throughout",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT id FROM r ORDER BY id) SELECT * FROM r",
+            "more than a UNION",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT id FROM node UNION SELECT n.id FROM r JOIN node n ON n.boss = r.id WHERE "
+            "n.name = "
+            "?) SELECT * FROM r",
+            'the part of "r" that repeats',
+        ),
+    ],
+)
+def test_what_is_refused_says_why(db: Embedded, text: str, told: str) -> None:
+    with pytest.raises(HeadraceError, match=told):
+        db.execute(f"CREATE EXT VIEW v AS {text}")
