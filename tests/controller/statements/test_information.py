@@ -143,7 +143,7 @@ async def test_an_unknown_name_says_what_it_would_name(deployment: LocalDeployme
         "SELECT nothing FROM hidden": "column",
         "SELECT h.secret FROM hidden": "column",
         "SELECT 1 FROM nothing": "table or view",
-        "DROP TABLE nothing": "table",
+        "DROP TABLE nothing": "table to drop",
         "SELECT @@nothing": "system variable",
     }
     for sql, what in asked.items():
