@@ -58,7 +58,7 @@ class RemoteView(ShardView, Protocol):
 
 
 class RangedEntries:
-    """See :class:`worker.rocks.database.Entries`, over what is read by ranges."""
+    """See :class:`worker.rocks.iterating.Entries`, over what is read by ranges."""
 
     def __init__(self, view: ReadableEntries) -> None:
         self._view = view

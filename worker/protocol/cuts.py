@@ -76,7 +76,7 @@ class ReadCut:
 
 @dataclass(frozen=True, slots=True)
 class CutEntries:
-    """See :class:`worker.rocks.database.FoundEntries`."""
+    """See :class:`worker.rocks.iterating.FoundEntries`."""
 
     found: tuple[tuple[tuple[bytes, bytes], ...], ...]
     cut: bool

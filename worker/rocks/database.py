@@ -17,7 +17,7 @@ from pathlib import Path
 from sys import maxsize
 from threading import Lock
 from time import monotonic
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from rocksdict import (
@@ -34,7 +34,7 @@ from rocksdict import (
 )
 
 from domains.errors import StorageFailure
-from worker.rocks.iterating import FoundEntries, KeyRange, walk, walk_back, walk_prefixes, walk_ranges
+from worker.rocks.iterating import FoundEntries, KeyRange, walk_back, walk_prefixes, walk_ranges
 
 RESTORE = "restore it from a back-up, or rebuild the shard from its archive: see docs/operations.md"
 
@@ -103,22 +103,6 @@ class StorageInUse(StorageFailure):
 Found = TypeVar("Found")
 
 
-class Entries(Protocol):
-    """Keys and values in their order: of a database as it is, or of a view of it. See :class:`Database`."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
-
-    def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]: ...
-
-    def before(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]: ...
-
-    def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]: ...
-
-    def cannot_read(self, error: Exception | str) -> StorageFailure: ...
-
-
 class DatabaseView:
     """The entries from ``start`` on, below ``end``, as they were when it was made: one iterator.
 
@@ -147,11 +131,11 @@ class DatabaseView:
         return self.get_many([key])[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        found = self._read(lambda cursor: [walk(cursor, key, 1, key + b"\x00") for key in keys])
+        found = self._read(lambda cursor: [_walk(cursor, key, 1, key + b"\x00") for key in keys])
         return [some[0][1] if some else None for some in found]
 
     def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
-        return self._read(lambda cursor: walk(cursor, start, maxsize if limit is None else limit, end))
+        return self._read(lambda cursor: _walk(cursor, start, maxsize if limit is None else limit, end))
 
     def before(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         return self._read(lambda cursor: walk_back(cursor, start, end, limit))
@@ -253,12 +237,12 @@ class Database:
         try:
             bounds = _below(end)
             cursor = self._db.iter(bounds)
-            found = walk(cursor, start, min(FEW, most))
+            found = _walk(cursor, start, min(FEW, most))
             if len(found) == FEW < most:
                 rest = self._db.items(from_key=found[-1][0] + b"\x00", read_opt=bounds)
                 found.extend(islice(rest, most - FEW))
                 if len(found) < most:
-                    found += walk(cursor, found[-1][0] + b"\x00", most - len(found))
+                    found += _walk(cursor, found[-1][0] + b"\x00", most - len(found))
             return found
         except Exception as error:
             failure = self.cannot_read(error)
@@ -471,6 +455,18 @@ class Database:
         self.lost = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
         self.on_lost()
         raise self.lost from error
+
+
+def _walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
+    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound."""
+    found: list[tuple[bytes, bytes]] = []
+    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
+    cursor.seek(start)
+    while len(found) < limit and valid() and (end is None or key() < end):
+        add((key(), value()))
+        forward()
+    cursor.status()
+    return found
 
 
 def _below(end: bytes) -> ReadOptions:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Protocol
+
+from domains.errors import StorageFailure
 
 ENTRIES = 2_000
 """Read at once by whoever is elsewhere: what a scan asks for. It takes about a millisecond."""
@@ -32,16 +34,20 @@ class FoundEntries:
     """Whether the last of these has more entries that were asked for."""
 
 
-def walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
-    """The next entries, at most so many, from ``start`` on, below ``end``, or as far as the iterator is bound."""
-    found: list[tuple[bytes, bytes]] = []
-    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
-    cursor.seek(start)
-    while len(found) < limit and valid() and (end is None or key() < end):
-        add((key(), value()))
-        forward()
-    cursor.status()
-    return found
+class Entries(Protocol):
+    """Keys and values in their order: of a database as it is, or of a view of it. See :class:`Database`."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]: ...
+
+    def before(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]: ...
+
+    def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]: ...
+
+    def cannot_read(self, error: Exception | str) -> StorageFailure: ...
 
 
 def walk_back(cursor: Any, start: bytes, end: bytes, limit: int, size: float = inf) -> list[tuple[bytes, bytes]]:

@@ -20,9 +20,9 @@ from domains.store.storage import best_key
 from domains.store.walking import Interval, orders_of
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
-from worker.rocks.database import DatabaseView, Entries
+from worker.rocks.database import DatabaseView
 from worker.rocks.indexes import Access, TableIndexes
-from worker.rocks.iterating import FoundEntries, KeyRange
+from worker.rocks.iterating import Entries, FoundEntries, KeyRange
 
 UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
 """Errors of decoding bytes that are no row."""
