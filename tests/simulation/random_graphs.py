@@ -228,8 +228,11 @@ class RandomGraph:
         if rng.random() < 0.3:
             steps.append(RoundStep(Filter(self._predicate(len(joined))), (1 + len(steps),), joined))
         steps.append(RoundStep(Project(tuple(row)), (1 + len(steps),), columns))
-        at = self.place()
-        self.factors.setdefault(flow.recur(first, by, steps=steps, distinct=distinct, at=at), 1)
+        recursion = flow.recur(first, by, steps=steps, distinct=distinct, at=rng.randrange(self.domains))
+        self.factors.setdefault(recursion, 1)
+        keyed = [at for at in range(width) if traced(recursion, at, flow.joint.node)]
+        key = (rng.choice(keyed),) if keyed and rng.random() < 0.8 else ()
+        flow.reader("recursion", recursion, *key, at=rng.randrange(self.domains))
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -389,19 +392,19 @@ class Migrations:
                 life.lose()
 
 
-def run(seed: int, steps: int, *, bulk: bool = False) -> None:
+def run(seed: int, steps: int, *, bulk: bool = False, recursive: float = RECURSIVE_RUNS) -> None:
     """One graph and its life; ``bulk``: full states come in bulk. Raises with whatever rule breaks first."""
     with mock.patch.object(ranged, "FEW_ROWS", seed % 3):  # There are few rows of any key.
-        _run(seed, steps, bulk=bulk)
+        _run(seed, steps, bulk=bulk, recursive=recursive)
 
 
-def _run(seed: int, steps: int, *, bulk: bool) -> None:
+def _run(seed: int, steps: int, *, bulk: bool, recursive: float) -> None:
     rng, calls = Random(seed), Random(f"failing calls {seed}")
     failing = calls.random() < FAILING_RUNS  # By chances of their own: other runs are what they were.
     graph = RandomGraph(rng, Fuse() if failing else None)
     graph.grow(rng.randrange(2, 10))
     recursions = Random(f"recursions {seed}")
-    if recursions.random() < RECURSIVE_RUNS:
+    if recursions.random() < recursive:
         graph.recur(recursions)
         graph.grow(rng.randrange(2))
     graph.add_views(rng.randrange(1, 4), keyless=0.6 if bulk else 0.1)

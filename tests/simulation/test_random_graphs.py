@@ -7,7 +7,7 @@ failure names its seed: ``random_graphs.run(seed, steps)`` is the whole reproduc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -15,7 +15,9 @@ from domains.engine.domain import Domain, Step
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Delta, Row
 from domains.operators import ranged
+from domains.operators.fixed_point import Changed, FixedPointIndex, Rounds
 from domains.operators.join import JoinOperator
+from domains.operators.operator import Lookups
 from domains.operators.ranged import RowsInOrder
 from domains.plan.graph import Columns
 from domains.plan.packets import Failed, Packet, Read, Reply, Upquery, Write
@@ -27,6 +29,7 @@ FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 GRAPHS = int(os.environ.get("HEADRACE_GRAPHS", "20000"))
 STEPS = 80
 """A step is some 0.1 ms with its checks; what breaks at all broke within 60 steps in every mutation that was tried."""
+RECURSIONS = 15
 BATCHES, BATCH = 8, 60
 """In CI: about 8 seconds in all."""
 
@@ -102,6 +105,55 @@ def _ends_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def _joined_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of both sides that come in one step."""
     monkeypatch.setattr(JoinOperator, "_changed", lambda *_: [])
+
+
+def _counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Derivations: what derives itself in a circle stays."""
+    count = Changed.count
+
+    def only_the_last(self: Changed, deltas: Iterable[Delta]) -> list[Row]:
+        return [row for row in count(self, deltas) if not self.derived[row]]
+
+    monkeypatch.setattr(Changed, "count", only_the_last)
+
+
+def _not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken, and can be derived in another way."""
+    may_come = Changed.may_come
+    monkeypatch.setattr(Changed, "may_come", lambda self, row: may_come(self, row) and row not in self._moved)
+
+
+def _gone_on_by_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recursion hears of its first parent alone."""
+    apply = FixedPointIndex.apply
+
+    def deaf(self: FixedPointIndex, deltas: Sequence[list[Delta]], rounds: Rounds, outside: Lookups) -> list[Delta]:
+        return apply(self, [deltas[0], *([] for _ in deltas[1:])], rounds, outside)
+
+    monkeypatch.setattr(FixedPointIndex, "apply", deaf)
+
+
+@pytest.mark.parametrize("mistake", [_counted_alone, _not_given_back, _gone_on_by_what_was])
+def test_mistakes_of_recursions_are_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mistake(monkeypatch)
+    for seed in range(FIRST, FIRST + 100):
+        try:
+            run(seed, STEPS, recursive=1.0)
+        except AssertionError:
+            return
+    pytest.fail("100 seeds do not find it")
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_recursions_keep_the_rules(batch: int) -> None:
+    for seed in range(FIRST + batch * RECURSIONS, FIRST + (batch + 1) * RECURSIONS):
+        try:
+            run(seed, STEPS, recursive=1.0)
+        except Exception as error:
+            error.add_note(f"reproduce with tests.simulation.random_graphs.run({seed}, {STEPS}, recursive=1.0)")
+            raise
 
 
 @pytest.mark.parametrize(
