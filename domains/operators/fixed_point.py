@@ -22,7 +22,7 @@ Where rows have the same values in the *carried* columns they are a recursion of
 these. What a round looks up of further parents is there completely, so no round meets a hole (``materialize.py``).
 
 A recursion that comes to no end has too many rows, or rounds: then its entry is a hole again, with all below it, and
-whoever reads it hears why. A write only ever gives it up.
+whoever reads it hears why. A write only ever gives it up. Only what always ends is kept whole (``Traits.ends``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from domains.operators.ranged import Partners, ranged
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import add_row, at_most, consolidate, key_function
-from domains.plan.graph import Columns, Node, NodeIndex
+from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.plan.packets import Pattern
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
 from domains.plan.traits import traits_of
@@ -136,15 +136,18 @@ class RoundAct:
 class FixedPointIndex(EntryIndex[dict[Row, int]]):
     """An entry is the rows of a key, each with the number of its derivations."""
 
-    __slots__ = ("_by", "_collations", "_title", "distinct", "said_before")
+    __slots__ = ("_by", "_collations", "_there", "_title", "distinct", "limited", "said_before")
 
     def __init__(self, columns: Columns, partial: bool, descriptor: graph.FixedPoint, collations: Collations) -> None:
         super().__init__(columns, partial, collations)
         self._collations = collations
         self.distinct = descriptor.distinct
         self._title = descriptor.title
+        self.limited = partial
+        self._there: dict[Row, int] = {}
+        """The rows of all entries, as rounds find them: also in the midst of a change."""
         self._by: dict[Columns, tuple[Callable[[Row], Row], dict[Row, dict[Row, int]]]] = {}
-        """The rows that there are by what a round looks up."""
+        """The same by what a round looks up."""
         self.said_before: dict[Row, dict[Row, int]] = {}
         """What entries that are given up had before the change that did not come to an end."""
 
@@ -160,15 +163,16 @@ class FixedPointIndex(EntryIndex[dict[Row, int]]):
         if columns not in self._by:
             key_of = key_function(columns, self._collations)
             by: dict[Row, dict[Row, int]] = {}
-            for entry in self.entries.values():
-                for row, derived in entry.items():
-                    by.setdefault(key_of(row), {})[row] = 1 if self.distinct else derived
+            for row, weight in self._there.items():
+                by.setdefault(key_of(row), {})[row] = weight
             self._by[columns] = key_of, by
         found = self._by[columns][1].get(key)
         return found.items() if found else ()
 
-    def _move(self, deltas: Iterable[Delta]) -> None:
+    def _move(self, deltas: Collection[Delta]) -> None:
         """Rows come and go in what rounds look up."""
+        for row, weight in deltas:
+            add_row(self._there, row, weight)
         for key_of, by in self._by.values():
             for row, weight in deltas:
                 key = key_of(row)
@@ -260,7 +264,7 @@ class FixedPointIndex(EntryIndex[dict[Row, int]]):
 
     def _within_limit(self, changed: Changed, rows: Sequence[Row], rounds: int) -> None:
         for key in {self.key_of(row) for row in rows}:
-            if rounds >= ROUNDS_MAX or changed.size(key) > ROWS_MAX:
+            if self.limited and (rounds >= ROUNDS_MAX or changed.size(key) > ROWS_MAX):
                 if not self.partial:
                     what = f"{ROWS_MAX:,} rows of one key" if rounds < ROUNDS_MAX else f"{ROUNDS_MAX:,} rounds"
                     raise LimitExceeded(
@@ -348,10 +352,11 @@ class Changed:
         return list(lost)
 
     def is_there(self, row: Row) -> bool:
-        moved = self._moved.get(row)
-        if moved is None:
-            return (self._held(row) if self._index.distinct else self.derived.get(row, 0)) > 0
-        return moved
+        if self._index.distinct:
+            moved = self._moved.get(row)
+            return self._held(row) > 0 if moved is None else moved
+        derived = self.derived.get(row)
+        return (self._held(row) if derived is None else derived) > 0
 
     def may_come(self, row: Row) -> bool:
         return not self.is_there(row) and self._index.key_of(row) not in self.given_up
@@ -424,6 +429,7 @@ class FixedPointOperator(Operator):
 
     def _explored(self, columns: Columns, begun: Iterable[Delta], lookups: Lookups) -> FixedPointIndex:
         alone = FixedPointIndex(columns, False, self._descriptor, self.vertex.collations)
+        alone.limited = self.vertex.node.materialization is not Materialization.FULL
         alone.apply([list(begun), *([] for _ in self.vertex.parents[1:])], self.rounds, lookups)
         return alone
 

@@ -59,6 +59,8 @@ class Traits(ABC):
     """The condition of a match of rows, beyond equal columns."""
     cut: TopK | None = None
     """Only the first of each group's rows pass, as they are."""
+    computes = False
+    """It makes values that its parents do not have."""
     goes_round: tuple[tuple[int, Columns], ...] = ()
     """The look-ups of its further parents by which it goes on from its own rows, which come from the first parent."""
 
@@ -120,6 +122,11 @@ class Traits(ABC):
     @abstractmethod
     def text(self, names: Sequence[Sequence[str]]) -> str:
         """One line for people, in symbols; ``names`` are the columns' of each parent."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether its rows are surely a finite number, out of finite ones."""
+        return True
 
     @property
     def looks_up(self) -> bool:

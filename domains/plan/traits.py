@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from domains.language.description import describe
-from domains.language.expressions import Field
+from domains.language.expressions import Constant, Field
 from domains.language.rewriting import fields_of
 from domains.language.types import Kind
 from domains.plan.estimates import (
@@ -122,6 +122,7 @@ class _Project(_RowByRow):
 
     def __init__(self, operator: Project) -> None:
         self._expressions = operator.expressions
+        self.computes = not all(isinstance(e, (Field, Constant)) for e in operator.expressions)
 
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         outputs = (self._expressions[column] for column in columns)
@@ -139,7 +140,7 @@ class _Project(_RowByRow):
 
 class _Unnest(_RowByRow):
     def __init__(self, operator: Unnest) -> None:
-        self._unnest = operator
+        self._unnest, self.computes = operator, True
 
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         return (tuple(column if column < widths[0] else COMPUTED for column in columns),)
@@ -348,7 +349,7 @@ class _Over(_Ranked):
         return over_text(self._over, names[0])
 
 
-class _FixedPoint(Traits):
+class FixedPointTraits(Traits):
     own_state = True
     groups_by: Columns | None = None
     for_join = ForJoin.ANSWERS
@@ -362,6 +363,11 @@ class _FixedPoint(Traits):
         self._fixed_point = operator
         self.groups_by = operator.carried
         self.goes_round = tuple(dict.fromkeys(self._sought()))
+        self._computes = any(traits_of(step.operator).computes for step in operator.steps)
+
+    @property
+    def ends(self) -> bool:
+        return self._fixed_point.distinct and not self._computes
 
     def _sought(self) -> Iterator[tuple[int, Columns]]:
         steps = self._fixed_point.steps
@@ -401,7 +407,7 @@ TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
     Aggregate: _Aggregate,
     TopK: _TopK,
     Over: _Over,
-    FixedPoint: _FixedPoint,
+    FixedPoint: FixedPointTraits,
     Ingress: _Ingress,
     Egress: _Egress,
     Reader: _Reader,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from domains.errors import Unsupported
 from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
 from domains.plan.questions import ForJoin
@@ -75,6 +76,11 @@ class Needs:
                 need.complete = need.complete or "it is looked up as a whole"
             elif route(node, columns, node_of) is None:
                 need.complete = need.complete or _lost(node, columns, node_of)
+        if need.complete and not traits.ends:
+            raise Unsupported(
+                f"a recursion that is kept whole and may come to no end ({need.complete})",
+                hint="compare a column with ? that it hands on as it is, or in its first part; or ask it as a SELECT",
+            )
         if need.complete:
             inherited = need.complete if need.complete.endswith(BELOW) else f"{_described(node)}{BELOW}"
             for parent in node.parents:

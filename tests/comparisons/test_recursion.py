@@ -51,9 +51,8 @@ WHOLE = {
     "counts": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r "
     "JOIN "
     "edge e ON e.src = r.target) SELECT source, COUNT(*) FROM r GROUP BY source",
-    "roots": "WITH RECURSIVE r AS (SELECT id, 0 AS depth FROM node WHERE boss IS NULL UNION SELECT n.id, depth + 1 "
-    "FROM "
-    "r JOIN node n ON n.boss = r.id WHERE depth < 5) SELECT id, MIN(depth) FROM r GROUP BY id",
+    "roots": "WITH RECURSIVE r AS (SELECT id, id AS root FROM node WHERE boss IS NULL UNION SELECT n.id, r.root FROM r "
+    "JOIN node n ON n.boss = r.id) SELECT root, COUNT(*) FROM r GROUP BY root",
     "circles": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r "
     "JOIN "
     "edge e ON e.src = r.target) SELECT a.source, b.source FROM r a JOIN r b ON a.target = b.source AND b.target = "

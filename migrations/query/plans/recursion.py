@@ -200,19 +200,24 @@ def _fixed_point(seed: RelationalPlan, plan: RelationalPlan, name: str, *, is_di
 
 
 def carried_by(steps: Sequence[RoundStep], widths: Sequence[int]) -> Columns:
-    """The columns of a recursion that a round leaves as they are; ``widths`` are those of its parents."""
-    known: list[list[int]] = [[*range(widths[0])], *([COMPUTED] * width for width in widths[1:])]
+    """The columns of a recursion that a round leaves as they are; ``widths`` are those of its parents.
+
+    Of a join of the recursion with itself those in which both rows are alike: else what has the same values in them
+    would be no recursion of its own."""
+    known: list[list[int] | None] = [[*range(widths[0])], *(None for _ in widths[1:])]
+    wide = [*widths]
     for step in steps:
         traits, sources = traits_of(step.operator), [known[at] for at in step.inputs]
-        ways = traits.origins(tuple(range(len(step.columns))), list(map(len, sources)))
+        ways = traits.origins(tuple(range(len(step.columns))), [wide[at] for at in step.inputs])
+        if traits.matching is not None and traits.matching.outer:  # The right columns may be NULL, whatever they equal.
+            ways = (
+                tuple(range(wide[step.inputs[LEFT]])) + (COMPUTED,) * (len(step.columns) - len(sources[LEFT] or ())),
+            )
         found = [
             [COMPUTED if at == COMPUTED else source[at] for at in way]
-            for way, source in zip(ways, sources, strict=True)
+            for way, source in zip(ways, sources, strict=False)
+            if source is not None
         ]
-        if traits.matching is None:
-            known.append([some[0] if len(set(some)) == 1 else COMPUTED for some in zip(*found, strict=True)])
-        elif traits.matching.outer:  # Its right columns may be NULL, whatever they are equal to.
-            known.append([*sources[LEFT], *([COMPUTED] * (len(step.columns) - len(sources[LEFT])))])
-        else:
-            known.append([one if one != COMPUTED else other for one, other in zip(*found, strict=True)])
-    return tuple(at for at, own in enumerate(known[-1]) if own == at)
+        known.append([some[0] if len(set(some)) == 1 else COMPUTED for some in zip(*found, strict=True)])
+        wide.append(len(step.columns))
+    return tuple(at for at, own in enumerate(known[-1] or ()) if own == at)
