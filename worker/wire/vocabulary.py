@@ -71,6 +71,7 @@ GRAPH: tuple[type, ...] = (
     graph.OrderTerm,
     graph.Parameter,
     graph.RangeTerm,
+    graph.RoundStep,
     graph.Sharding,
     graph.WindowCall,
 )
