@@ -497,7 +497,7 @@ class FakeDeployment:
         columns = tuple(Column(name, self._type(name)) for name in names)
         defined = re.match(r"CREATE TABLE (\w+)", statement, re.I)
         done = f"table {defined[1]} created" if defined else None
-        return StatementResult(columns, rows, max(cursor.rowcount, 0), first_id, done)
+        return StatementResult(columns, rows, max(cursor.rowcount, 0), first_id, done=done)
 
     def _written(
         self, schema: TableSchema, head: str, changes: Mapping[str, Any], key: Mapping[str, Any]
