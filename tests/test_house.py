@@ -128,7 +128,7 @@ HOUSE = {
     "controller": (101, 20575),
     "worker": (90, 18637),
     "migrations": (163, 32556),
-    "domains": (117, 23541),
+    "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),

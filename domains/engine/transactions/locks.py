@@ -188,14 +188,20 @@ class Locks:
             if waiting.refused is not None:
                 del self.waiting[request]
                 yield Reply(request, Failed(waiting.refused))
-            elif holders := self._busy(waiting):
-                self.waiting[request] = replace(waiting, met=replace(waiting.met, holders=holders))
+            elif (holders := self._busy(waiting)) and not self._closes_ring(request, waiting, holders):
+                continue
             else:
                 self._asked = request
                 yield waiting.packet
                 if self._asked is not None:
                     del self.waiting[request]
                 self._asked = None
+
+    def _closes_ring(self, request: RequestId, waiting: WaitingWrite, holders: frozenset[str]) -> bool:
+        """Whether all wait for one another, now that these have what it waits for: they may have come to it while they
+        wait elsewhere. It is tried then, and meets that."""
+        self.waiting[request] = replace(waiting, met=replace(waiting.met, holders=holders))
+        return bool(self._ring(waiting.id))
 
     def let_go(self, id: str) -> None:
         """A transaction holds nothing any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +25,10 @@ from domains.errors import (
     TransactionEnded,
     Unsupported,
 )
+from domains.plan.packets import Failed, Insert, InTransaction, Reply, RequestId, RollBack, Write, Written
+from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.transactions.interleaved import Drawn, Run, answer, judge, opened
+from tests.controller.transactions.over_shards import Chances, Sharded
 from tests.kit.cluster_deployment import open_cluster
 from worker.dataflow.domain_host import DomainHost
 
@@ -513,3 +517,27 @@ async def test_with_locking_reads_all_is_serializable(seed: int, level: Isolatio
     finally:
         await deployment.close()
         await serial.close()
+
+
+def test_a_ring_that_closes_as_a_lock_is_given_is_found() -> None:
+    """A waits for B, and C, which waits for A in another shard, is given first what A waits for here."""
+    domain = Sharded(VirtualLoop(), Random(1), Chances(0.0, 0.0, 0.0), lists=False).shards[0].domain
+    locks = domain.transactions.locks
+    locks.waits_for = lambda id: locks.waited_for(id) | ({"a"} if id == "c" else frozenset())
+    number = count(1)
+
+    def sent(act: Insert | RollBack, id: str) -> dict[int, object]:
+        within = InTransaction(id, begins=not isinstance(act, RollBack), locks=True, patience=60.0)
+        effects = domain.handle(Write(RequestId(next(number)), act, within))
+        return {each.request: each.outcome for each in effects if isinstance(each, Reply)}
+
+    def changing(value: int) -> Insert:
+        return Insert("t", ((0, 0, value),), on_conflict="replace")
+
+    assert isinstance(sent(changing(1), "b")[1], Written)
+    assert sent(changing(2), "c") == sent(changing(3), "a") == {}
+    ended = sent(RollBack(), "b")
+    assert isinstance(ended[2], Written), "c has it"
+    assert isinstance(refused := ended[3], Failed)
+    assert isinstance(refused.error, Conflict)
+    assert "deadlock" in str(refused.error)
