@@ -127,7 +127,7 @@ HOUSE = {
     "api": (51, 9225),
     "controller": (101, 20575),
     "worker": (90, 18637),
-    "migrations": (163, 32556),
+    "migrations": (163, 32570),
     "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

@@ -171,6 +171,45 @@ def test_a_recursion_that_joins_itself(db: Embedded) -> None:
         db.execute("INSERT INTO edge VALUES (3, 3, 4, 0)")
 
 
+def test_policies_hold_in_every_round(db: Embedded) -> None:
+    """Who may see the edges of kind 1 alone finds no way over one of another kind, nor one that begins with such."""
+    reach = KEYED["reach"]
+    db.execute(f"CREATE EXT VIEW reach AS {reach.format('?')}")
+    db.execute("CREATE POLICY own ON edge USING (kind = CURRENT_CLAIM('k'))")
+    rows = ((1, 1, 2, 1), (2, 2, 3, 1), (3, 3, 4, 2), (4, 4, 5, 1), (5, 1, 6, 2), (6, 6, 7, 1))
+    db.execute(f"INSERT INTO edge VALUES {', '.join(map(str, rows))}")
+    expected = {1: {1: [2, 3], 4: [5], 6: [7], 3: []}, 2: {1: [6], 3: [4], 4: [], 6: []}, 9: {1: []}}
+    for claim, targets in expected.items():
+        asker = db.session(claims={"k": claim})
+        for key, found in targets.items():
+            assert sorted(row["target"] for row in asker.view("reach").lookup(source=key)) == found, (claim, key)
+            assert sorted(row[0] for row in asker.execute(reach.format(key)).rows) == found, (claim, key)
+    db.execute("UPDATE edge SET kind = 1 WHERE id = 3")
+    assert sorted(row["target"] for row in db.session(claims={"k": 1}).view("reach").lookup(source=1)) == [2, 3, 4, 5]
+    assert len(db.execute("SELECT target FROM reach WHERE source = 1").rows) == 6, "an administrator sees all"
+
+
+def test_a_recursion_within_another(db: Embedded) -> None:
+    db.execute("INSERT INTO edge VALUES (1, 1, 2, 0), (2, 2, 3, 0), (3, 3, 1, 0), (4, 9, 1, 0)")
+    inner = (
+        "WITH RECURSIVE s AS (SELECT src FROM edge WHERE src = 2 UNION SELECT e.dst FROM s JOIN edge e ON "
+        "e.src = s.src) "
+        "SELECT src FROM s"
+    )
+    around = (
+        "WITH RECURSIVE r AS (SELECT src FROM edge WHERE id = 4 UNION SELECT x.src FROM r JOIN ({}) x ON x.src > 1) "
+        "SELECT src FROM r"
+    )
+    assert bag(db.execute(around.format(inner)).rows) == bag([(9,), (2,), (3,)])
+    inner = (
+        "WITH RECURSIVE s AS (SELECT src FROM r UNION SELECT r.src FROM s JOIN r ON r.src = s.src) SELECT src FROM s"
+    )
+    with pytest.raises(HeadraceError, match="within it"):
+        db.execute(around.format(inner))
+    same = "WITH RECURSIVE r AS (SELECT kind FROM edge UNION SELECT kind FROM r) SELECT kind FROM r"
+    assert bag(db.execute(same).rows) == bag([(0,)])
+
+
 @pytest.mark.parametrize("length", range(1, 6))
 def test_a_circle_that_nothing_leads_to_any_more_is_gone(db: Embedded, length: int) -> None:
     """Its nodes derive each other: counting would keep them for ever."""

@@ -20,26 +20,25 @@ from dataclasses import replace
 from domains.errors import SqlError, Unsupported
 from domains.language.collating.collation import BINARY
 from domains.language.expressions import Expression
+from domains.language.functions import call
 from domains.language.types import Column, Kind
-from domains.plan.graph import Columns, FixedPoint, Ingress, NodeIndex, RoundStep
+from domains.plan.graph import Columns, FixedPoint, Ingress, NodeIndex, ParameterKind, Project, RoundStep
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
-from domains.plan.traits import traits_of
+from domains.plan.traits import is_ingress, traits_of
 from migrations.parse.reading import exp, nodes
 from migrations.query.block import Plan
-from migrations.query.plan import RelationalPlan, parts, projected, united
+from migrations.query.plan import RelationalPlan, filtered, parts, projected, united
 from migrations.query.relation import (
     Carried,
     Output,
     QueryContext,
     Relation,
+    Slot,
     bounded,
     refuse_late_conditions,
 )
 from migrations.query.setops import as_type
 from migrations.query.source import named_columns
-
-SO_FAR = Ingress(NodeIndex(-1))
-"""Stands for what there is of a recursion, where a round is planned."""
 
 
 def reads_itself(cte: exp.CTE) -> bool:
@@ -52,7 +51,9 @@ def plan_recursion(cte: exp.CTE, context: QueryContext, plan: Plan) -> Relation:
     name = cte.alias
     first, rounds, is_distinct = _parts(cte.this, name)
     inside = context.inside(context.outer)
-    known = inside.statistics or (None if context.declared else {})  # Of what is evaluated once, any table will do.
+    is_within = any(is_ingress(relation.plan.operator) for relation in context.ctes.values())
+    # Of what is evaluated once any table will do for constants; of a recursion around nothing is known.
+    known = inside.statistics or (None if context.declared or is_within else {})
     begun = _plain(plan(first, replace(inside, statistics=known)), name)
     begun = named_columns(begun, [column.name for column in cte.args["alias"].columns], name)
     if any(carried.slot.outer is not None for carried in begun.carried):
@@ -60,7 +61,9 @@ def plan_recursion(cte: exp.CTE, context: QueryContext, plan: Plan) -> Relation:
     seed = _seed(begun)
     _refuse_collated(seed.columns, name, is_distinct)
     width = len(begun.outputs)
-    so_far = RelationalPlan(SO_FAR, (), seed.columns)
+    # Stands for what there is of it, where a round is planned; another one for each that is planned within.
+    leaf = Ingress(NodeIndex(-1 - len(context.ctes)))
+    so_far = RelationalPlan(leaf, (), seed.columns)
     slots = [carried.slot for carried in begun.carried]
     read = Relation(
         so_far,
@@ -70,7 +73,7 @@ def plan_recursion(cte: exp.CTE, context: QueryContext, plan: Plan) -> Relation:
     inner = replace(inside.with_cte(name, read), statistics=None)
     branches = [_branch(_plain(plan(each, inner), name), read, name) for each in rounds]
     round_ = branches[0] if len(branches) == 1 else replace(united(branches), columns=seed.columns)
-    whole = _fixed_point(seed, round_, name, is_distinct=is_distinct)
+    whole = _fixed_point(seed, round_, leaf, name, is_distinct=is_distinct)
     outputs = tuple(Output(output.name, whole.field(at)) for at, output in enumerate(begun.outputs))
     uniques = (frozenset(range(whole.width)),) if is_distinct else ()
     return Relation(whole, outputs, read.carried, uniques=uniques)
@@ -126,15 +129,24 @@ def _branch(branch: Relation, read: Relation, name: str) -> RelationalPlan:
     """The rows of a round, as those of the first part."""
     if len(branch.outputs) != len(read.outputs):
         raise SqlError(f'the parts of "{name}" have {len(read.outputs)} and {len(branch.outputs)} columns')
-    places = {carried.slot: carried.column for carried in branch.carried}
+    places: dict[Slot, int] = {}
+    plan = branch.plan
+    for carried in branch.carried:  # What a parameter is asked of twice, as by policies of two tables, is alike.
+        first = plan.field(places.setdefault(carried.slot, carried.column))
+        if carried.column != first.position:
+            alike = carried.slot.kind is ParameterKind.EQUAL
+            plan = filtered(plan, [call("eq", first, plan.field(carried.column))]) if alike else plan
+            if not alike:
+                places.clear()
+                break
     if places.keys() != {carried.slot for carried in read.carried}:
         raise Unsupported(
             f'a parameter in the part of "{name}" that repeats',
             hint="compare it in the first part, or where the recursion is read",
         )
     row = [as_type(o.expression, own.expression.type) for o, own in zip(branch.outputs, read.outputs, strict=True)]
-    row += [branch.plan.field(places[carried.slot]) for carried in read.carried]
-    return projected(branch.plan, row, [column.name for column in read.plan.columns])
+    row += [plan.field(places[carried.slot]) for carried in read.carried]
+    return projected(plan, row, [column.name for column in read.plan.columns])
 
 
 def _refuse_collated(columns: Sequence[Column], name: str, is_distinct: bool) -> None:
@@ -149,17 +161,18 @@ def _refuse_collated(columns: Sequence[Column], name: str, is_distinct: bool) ->
 class _Round:
     """A round, taken apart: what does not read the recursion is a parent of it."""
 
-    def __init__(self, seed: RelationalPlan, name: str) -> None:
+    def __init__(self, seed: RelationalPlan, leaf: Ingress, name: str) -> None:
         self.parents = [seed]
+        self._leaf = leaf
         self._steps: list[tuple[RelationalPlan, tuple[int, ...]]] = []
         """With the numbers of their inputs: of a step its place, from -1 downwards."""
         self._name = name
 
     def read(self, plan: RelationalPlan) -> int:
         """The number of what has the rows of a plan."""
-        if plan.operator == SO_FAR:
+        if plan.operator == self._leaf:
             return 0
-        if not _reads_so_far(plan):
+        if not self._reads_so_far(plan):
             if plan not in self.parents[1:]:
                 self.parents.append(plan)
             return self.parents.index(plan, 1)
@@ -174,6 +187,9 @@ class _Round:
             for plan, inputs in self._steps
         )
 
+    def _reads_so_far(self, plan: RelationalPlan) -> bool:
+        return any(part.operator == self._leaf for part in parts(plan))
+
     def _check(self, plan: RelationalPlan) -> None:
         traits = traits_of(plan.operator)
         if traits.own_state:
@@ -181,18 +197,16 @@ class _Round:
                 f'GROUP BY, DISTINCT, LIMIT or a window over the recursion "{self._name}" within it',
                 hint="do it where the recursion is read",
             )
-        if traits.matching is not None and traits.matching.outer and _reads_so_far(plan.parents[RIGHT]):
+        if traits.matching is not None and traits.matching.outer and self._reads_so_far(plan.parents[RIGHT]):
             raise SqlError(f'the recursion "{self._name}" is the optional side of a join, or in a subquery of it')
 
 
-def _reads_so_far(plan: RelationalPlan) -> bool:
-    return any(part.operator == SO_FAR for part in parts(plan))
-
-
-def _fixed_point(seed: RelationalPlan, plan: RelationalPlan, name: str, *, is_distinct: bool) -> RelationalPlan:
-    if plan.operator == SO_FAR:  # It derives what it has.
-        return seed
-    taken = _Round(seed, name)
+def _fixed_point(
+    seed: RelationalPlan, plan: RelationalPlan, leaf: Ingress, name: str, *, is_distinct: bool
+) -> RelationalPlan:
+    taken = _Round(seed, leaf, name)
+    if plan.operator == leaf:  # It derives what it has.
+        plan = RelationalPlan(Project(plan.fields()), (plan,), plan.columns)
     taken.read(plan)
     steps, widths = taken.steps(), [parent.width for parent in taken.parents]
     operator = FixedPoint(name, steps, is_distinct, carried_by(steps, widths), len(taken.parents) - 1)
