@@ -169,7 +169,7 @@ def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, mistake: Callable[[
     for seed in range(FIRST, FIRST + 300):
         try:
             run(seed, STEPS)
-        except AssertionError:
+        except (AssertionError, IndexError):  # Rows out of order are stumbled over, too.
             found += 1
         if found == 3:
             return
