@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from domains.language.types import Column, Delta, Row
-from domains.operators.operator import Forward, Found, Lookups, Operator, never_refilled, rename
+from domains.operators.operator import Forward, Found, KeepingOperator, Lookups, never_refilled, rename
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex
 from domains.operators.whole_groups import Group, Grouping, WholeGroups
 from domains.plan import graph
@@ -142,7 +142,7 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
         return True
 
 
-class AggregateOperator(Operator):
+class AggregateOperator(KeepingOperator):
     def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
         self._descriptor, self._parent = descriptor, parent
         places: list[list[int]] = [[] for _ in parent]
@@ -180,15 +180,6 @@ class AggregateOperator(Operator):
     def _refill(self, index: GroupIndex | WholeGroups, act: Forward) -> Callable[[Row], Found]:
         parent = self.vertex.parents[0]
         return lambda key: act.find(parent, index.parent_columns, [key])[0]
-
-    def settles(self) -> bool:
-        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
-
-    def settle(self, deltas: list[Delta]) -> list[Delta]:
-        for index in self.vertex.indexes.values():
-            if isinstance(index, RowIndex):
-                index.apply(deltas)
-        return deltas
 
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The parent's rows: what an index entry is built from."""

@@ -33,7 +33,7 @@ from typing import Any
 from domains.errors import LimitExceeded
 from domains.language.collating.collation import Collations
 from domains.language.types import Column, Delta, Row
-from domains.operators.operator import Forward, Found, Lookups, Operator, Vertex, rename
+from domains.operators.operator import Forward, Found, KeepingOperator, Lookups, Operator, Vertex, rename
 from domains.operators.ranged import Partners, ranged
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
 from domains.plan import graph
@@ -374,7 +374,7 @@ class Changed:
         return len(self._index.entries.get(key, ())) + self._came.get(key, 0)
 
 
-class FixedPointOperator(Operator):
+class FixedPointOperator(KeepingOperator):
     def __init__(self, descriptor: graph.FixedPoint, make: Make) -> None:
         self._descriptor = descriptor
         self._make = make
@@ -404,15 +404,6 @@ class FixedPointOperator(Operator):
             act.name_rows(Pattern(places, key, strict=True) for key in index.said_before)
             earlier.append(index)
         return output
-
-    def settles(self) -> bool:
-        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
-
-    def settle(self, deltas: list[Delta]) -> list[Delta]:
-        for index in self.vertex.indexes.values():
-            if isinstance(index, RowIndex):
-                index.apply(deltas)
-        return deltas
 
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The rows of each key with their derivations, out of those of the first parent."""

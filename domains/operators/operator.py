@@ -95,6 +95,19 @@ class Operator(ABC):
         return list(patterns)
 
 
+class KeepingOperator(Operator):
+    """One with state of its own, changed as updates pass: the rows that these come to go into its further indexes."""
+
+    def settles(self) -> bool:
+        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
+
+    def settle(self, deltas: list[Delta]) -> list[Delta]:
+        for index in self.vertex.indexes.values():
+            if isinstance(index, RowIndex):
+                index.apply(deltas)
+        return deltas
+
+
 def never_refilled(key: Row) -> Found:
     raise AssertionError("insertions alone refill nothing")
 

@@ -14,7 +14,7 @@ from typing import Any
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Column, Delta, Row, collations_of
 from domains.operators.framing import Dirty, PartitionBatch, PartitionChange, RankedRow, order_of, rank_of
-from domains.operators.operator import Forward, Lookups, Operator
+from domains.operators.operator import Forward, KeepingOperator, Lookups
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.operators.windows import functions_of
 from domains.plan import graph
@@ -202,7 +202,7 @@ class OverIndex(ShownIndex[dict[Row, Partition]]):
         return output
 
 
-class OverOperator(Operator):
+class OverOperator(KeepingOperator):
     def __init__(self, descriptor: graph.Over, parent: Sequence[Column]) -> None:
         self.windows = Windows(descriptor, parent)
         self.partition = descriptor.partition
@@ -226,15 +226,6 @@ class OverOperator(Operator):
                 output.extend(d for d in changes if not any(other.key_of(d[0]) in other for other in earlier))
             earlier.append(index)
         return output
-
-    def settles(self) -> bool:
-        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
-
-    def settle(self, deltas: list[Delta]) -> list[Delta]:
-        for index in self.vertex.indexes.values():
-            if isinstance(index, RowIndex):
-                index.apply(deltas)
-        return deltas
 
     def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         """All is sorted once, where each part would have the functions go over all that came before."""

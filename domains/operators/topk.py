@@ -13,7 +13,7 @@ from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Column, Delta, Row, collations_of
-from domains.operators.operator import Forward, Found, Lookups, Operator, never_refilled
+from domains.operators.operator import Forward, Found, KeepingOperator, Lookups, never_refilled
 from domains.operators.state import ENTRY_BYTES, Index, RowIndex, ShownIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
@@ -159,7 +159,7 @@ class TopIndex(ShownIndex[dict[Row, TopKGroup]]):
         return group.whole or len(ranked) >= ranking.shown
 
 
-class TopKOperator(Operator):
+class TopKOperator(KeepingOperator):
     def __init__(self, descriptor: graph.TopK, columns: Sequence[Column]) -> None:
         self.ranking = Ranking(descriptor, columns)
         self.group = descriptor.group
@@ -196,15 +196,6 @@ class TopKOperator(Operator):
             return None if everything is None else [delta for delta in everything if key_of(delta[0]) == key]
 
         return ask
-
-    def settles(self) -> bool:
-        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
-
-    def settle(self, deltas: list[Delta]) -> list[Delta]:
-        for index in self.vertex.indexes.values():
-            if isinstance(index, RowIndex):
-                index.apply(deltas)
-        return deltas
 
     def gathered(self, parts: Iterable[list[Delta]], lookups: Lookups) -> list[Delta]:
         index = TopIndex(self.group, partial=False, ranking=self.ranking)
