@@ -21,7 +21,7 @@ from controller.deployment import Deployment
 LISTED = {"workers": ("worker",), "domains": ("domain",), "links": ("from", "to")}
 """Lists of ``/v1/status``, whose entries are identified by these fields. They become labels; whether something holds
 (a domain is linked, a worker registered) is 1 or 0."""
-NAMED = {"tables": "table", "views": "view"}
+NAMED = {"tables": "table", "views": "view", "upstreams": "upstream"}
 """Objects of ``/v1/status`` whose keys users have chosen. They become labels too: as parts of a metric's name, ``a-b``
 and ``a_b`` would be one."""
 
@@ -53,9 +53,11 @@ class Metrics(Collector):
         """The deployment's, and what is under way in this process."""
         beside = {name: told() for name, told in self._beside.items()}
         shown = {**await self._deployment.status(), "http": self._admission.status(), **beside}
-        wrong = [
-            each for each in (shown.get("health", ""), *(told.get("alarm", "") for told in beside.values())) if each
-        ]
+        alarms = [told.get("alarm", "") for told in beside.values()]
+        if followed := await self._deployment.upstreams.status():
+            shown["upstreams"] = followed
+            alarms += [f'upstream "{name}": {each["alarm"]}' for name, each in followed.items() if each["alarm"]]
+        wrong = [each for each in (shown.get("health", ""), *alarms) if each]
         return shown if len(wrong) < 2 else {**shown, "health": "; ".join(each for each in wrong if each != "ok")}
 
     async def text(self) -> bytes:

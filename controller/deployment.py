@@ -303,7 +303,9 @@ class Deployment(Protocol):
     sessions: Any
     in_doubt: Any
     snapshots: Any
-    """A ``LiveViews``, the ``Sessions``, an ``InDoubt``, the ``Snapshots``: of packages which stand on this file."""
+    upstreams: Any
+    """A ``LiveViews``, the ``Sessions``, an ``InDoubt``, the ``Snapshots``, ``FollowedUpstreams``: of packages which
+    stand on this file."""
 
     @property
     def lists(self) -> StatementLists: ...

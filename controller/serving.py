@@ -48,6 +48,7 @@ from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.temporary import TemporaryTables
 from controller.transactions.transaction import Transaction
+from controller.upstreams.following import FollowedUpstreams
 from controller.writing import Writing
 from domains.errors import BadRequest, Conflict, Locked, ReadTimeout
 from domains.language.types import Column, TableSchema
@@ -104,6 +105,7 @@ class Serving(Writing):
         self.hosts.on_locked = self.in_doubt.look
         self.temporary = TemporaryTables(self)
         self.sessions = Sessions(self._transact, self.in_doubt.look, self.take_snapshot, self.temporary)
+        self.upstreams = FollowedUpstreams(self)
         self.live = LiveViews(self, FollowedSelects(self, self._statements, self.selects))
 
     @abstractmethod

@@ -124,15 +124,15 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (60, 10060),
-    "api": (51, 9225),
-    "controller": (101, 20575),
+    "api": (52, 9255),
+    "controller": (104, 20810),
     "worker": (90, 18637),
     "migrations": (163, 32570),
     "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),
-    "clients": (10, 2538),
+    "clients": (10, 2555),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

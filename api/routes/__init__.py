@@ -11,11 +11,12 @@ from api.routes import (
     sql,
     tables,
     transactions,
+    upstreams,
     views,
 )
 
 ROUTERS = (
     *(sql.router, views.router, live.router, live_socket.router, tables.router),
-    *(transactions.router, snapshots.router),
+    *(transactions.router, snapshots.router, upstreams.router),
     *(migrations.router, operations.router, accounts.router, archive.router),
 )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.upstreams.positions import GtidPosition
 from headrace.upstream.columns import Stopped
-from headrace.upstream.source import Position
 from headrace.upstream.stream import RowChange, UpstreamTransaction
 
 BATCH_ROWS = 2_000
@@ -53,7 +53,7 @@ Fates = dict[str, dict[Key, KeyFate]]
 
 @dataclass(slots=True)
 class UpstreamBatch:
-    position: Position
+    position: GtidPosition
     fates: Fates = field(default_factory=dict)
     transactions: int = 0
     changes: int = 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace_client.connection import Connection
 
+from controller.upstreams.positions import GtidPosition
 from headrace.errors import (
     BadRequest,
     Conflict,
@@ -22,7 +23,7 @@ from headrace.errors import (
 )
 from headrace.upstream.batch import UpstreamBatch
 from headrace.upstream.columns import Stopped
-from headrace.upstream.source import Chunk, Position, Upstream, UpstreamAddress
+from headrace.upstream.source import Chunk, Upstream, UpstreamAddress
 from headrace.upstream.statements import Altered, Emptied, meaning_of
 from headrace.upstream.stream import Stream, UpstreamTransaction
 from headrace.upstream.target import FollowedDatabase
@@ -204,7 +205,7 @@ class UpstreamFollower:
         return time.monotonic() - self._moved > IDLE_SECONDS
 
     def _gathered(
-        self, stream: Stream, seconds: float, until: Position | None = None
+        self, stream: Stream, seconds: float, until: GtidPosition | None = None
     ) -> tuple[UpstreamBatch, UpstreamTransaction | None]:
         """What waits, or all up to ``until``; and the definition that comes behind it."""
         batch = UpstreamBatch(self._target.position)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
 
+from controller.upstreams.positions import GtidPosition
 from headrace.errors import BadRequest, Unavailable
 from headrace.upstream.columns import Stopped, UpstreamColumn, UpstreamTable, names, quoted
 
@@ -20,30 +21,6 @@ TIMEOUT = 60.0
 """Seconds without a word from the upstream after which it counts as gone."""
 NEEDED = {"log_bin": ("ON",), "binlog_format": ("ROW",), "binlog_row_metadata": ("FULL",), "log_bin_compress": ("OFF",)}
 """Variables of the server, and what they have to be. The image of rows is told by each event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in the binlog: the last number of each domain, with the server that gave it."""
-
-    last: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        parts = [each.strip().split("-") for each in text.split(",") if each.strip()]
-        return cls({int(domain): (int(server), int(number)) for domain, server, number in parts})
-
-    def __str__(self) -> str:
-        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
-
-    def covers(self, other: Position) -> bool:
-        return all(self.number(domain) >= number for domain, (_, number) in other.last.items())
-
-    def number(self, domain: int) -> int:
-        return self.last.get(domain, (0, 0))[1]
-
-    def moved(self, domain: int, server: int, number: int) -> Position:
-        return Position({**self.last, domain: (server, number)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +95,11 @@ class Upstream:
                 hint = f"SET GLOBAL {name} = {wanted[0]}, and in the server's configuration"
                 raise Stopped(f"{name} of the upstream is {shown}, and has to be {wanted[0]}", hint=hint)
 
-    def position(self) -> Position:
+    def position(self) -> GtidPosition:
         ((text,),) = self.rows("SELECT @@global.gtid_binlog_pos")
-        return Position.parse(text)
+        return GtidPosition.parse(text)
 
-    def refuse_behind(self, ours: Position) -> None:
+    def refuse_behind(self, ours: GtidPosition) -> None:
         """:raises Stopped: the server has not had all that we have seen."""
         theirs = self.position()
         if not theirs.covers(ours):
@@ -186,7 +163,7 @@ class Upstream:
             for of, rule in _RULE.findall(rules):
                 yield f"foreign key {key} has ON {of} {rule}, which changes rows without a word in the binlog"
 
-    def chunk(self, table: UpstreamTable, after: Sequence[Any] | None, limit: int, ours: Position) -> Chunk:
+    def chunk(self, table: UpstreamTable, after: Sequence[Any] | None, limit: int, ours: GtidPosition) -> Chunk:
         """The next rows by key, of a snapshot that is not older than ``ours``.
 
         A transaction is in the binlog a moment before a snapshot has it.
@@ -201,7 +178,7 @@ class Upstream:
                 status = dict(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%%'"))
                 where_it_is = [status["Binlog_snapshot_file"], status["Binlog_snapshot_position"]]
                 ((text,),) = self.rows("SELECT BINLOG_GTID_POS(%s, %s)", where_it_is)
-                position = Position.parse(text)
+                position = GtidPosition.parse(text)
                 if position.covers(ours):
                     return Chunk(table, self._converted(table, select, values), position, limit)
             finally:
@@ -225,7 +202,7 @@ class Upstream:
 class Chunk:
     table: UpstreamTable
     rows: list[dict[str, Any]]
-    position: Position
+    position: GtidPosition
     limit: int
 
     @property

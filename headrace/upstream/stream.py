@@ -19,9 +19,10 @@ import pymysql  # type: ignore[import-untyped]
 from pymysqlreplication import BinLogStreamReader, event, row_event  # type: ignore[import-untyped]
 from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE  # type: ignore[import-untyped]
 
+from controller.upstreams.positions import GtidPosition
 from headrace.errors import HeadraceError, Unavailable
 from headrace.upstream.columns import ZERO, Stopped
-from headrace.upstream.source import TIMEOUT, Position, UpstreamAddress, answered
+from headrace.upstream.source import TIMEOUT, UpstreamAddress, answered
 
 QUIET = (
     event.RotateEvent,
@@ -109,7 +110,7 @@ class UpstreamTransaction:
 class Stream:
     """The transactions behind a position, from when it is entered; ``with``."""
 
-    def __init__(self, address: UpstreamAddress, begin: Position, follows: Collection[str]) -> None:
+    def __init__(self, address: UpstreamAddress, begin: GtidPosition, follows: Collection[str]) -> None:
         self._address, self._position, self._follows = address, begin, follows
         self._queue: Queue[UpstreamTransaction | HeadraceError] = Queue(WAITING)
         self._ended = Event()
@@ -194,7 +195,7 @@ class Stream:
 class _Reading:
     """Events in their order, put together to transactions."""
 
-    def __init__(self, database: str, follows: Collection[str], position: Position) -> None:
+    def __init__(self, database: str, follows: Collection[str], position: GtidPosition) -> None:
         self._database, self._follows, self.position = database, follows, position
         self._open: UpstreamTransaction | None = None
 

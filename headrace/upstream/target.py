@@ -12,21 +12,24 @@ from uuid import uuid4
 
 from headrace_client.connection import Connection, TransactionConnection
 
+from controller.upstreams.positions import GtidPosition
 from headrace.errors import AlreadyExists, LimitExceeded, NotFound, TypeViolation
 from headrace.upstream.batch import FollowedTable, Key, UpstreamBatch, Values
 from headrace.upstream.columns import Stopped, UpstreamTable, comment_of, from_cursor, names, quoted, to_cursor
-from headrace.upstream.source import Chunk, Position
+from headrace.upstream.source import Chunk
 
 POSITIONS, TABLES = "headrace_upstream", "headrace_upstream_tables"
 SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS {POSITIONS} (source VARCHAR(200) NOT NULL PRIMARY KEY, gtid TEXT NOT NULL,
-  follower VARCHAR(40) NOT NULL, written DATETIME NULL, applied DATETIME NULL, altering TEXT NULL, stopped TEXT NULL);
+CREATE TABLE IF NOT EXISTS {POSITIONS} (source VARCHAR(200) NOT NULL PRIMARY KEY, reached TEXT NOT NULL,
+  follower VARCHAR(40) NOT NULL, written DATETIME NULL, applied DATETIME NULL, lag DOUBLE NULL, held BIGINT NULL,
+  altering TEXT NULL, stopped TEXT NULL);
 CREATE TABLE IF NOT EXISTS {TABLES} (name VARCHAR(200) NOT NULL PRIMARY KEY, source VARCHAR(200) NOT NULL,
   copied TEXT NULL, is_whole BOOL NOT NULL)
 """
-"""``written``: when the last transaction was made upstream; ``applied``: when it was done here, or there was none to
-do. ``altering``: the definition that is under way, and the columns that were there before it. ``copied``: the key of
-the last row that was copied."""
+"""``reached``: the position. ``written``: when the last transaction was made upstream; ``applied``: when it was done
+here, or there was none to do; ``lag``: how old it was then, in seconds, 0 where there was none. ``held``: bytes of its
+log that the upstream keeps for us. ``altering``: the definition that is under way, and the columns that were there
+before it. ``copied``: the key of the last row that was copied."""
 KEYS_AT_ONCE = 256
 
 
@@ -37,11 +40,11 @@ class FollowedDatabase:
         self._db = db
         self.source = source
         self.tables: dict[str, FollowedTable] = {}
-        self.position = Position()
+        self.position = GtidPosition()
         self.altering: Mapping[str, Any] | None = None
         self._follower = str(uuid4())
 
-    def register(self, tables: Sequence[UpstreamTable], begin: Position, collation: str | None) -> None:
+    def register(self, tables: Sequence[UpstreamTable], begin: GtidPosition, collation: str | None) -> None:
         """Make what is not there yet; of a table that was begun before, nothing. Then it is ours.
 
         :raises AlreadyExists: a table of the name is there, and does not follow.
@@ -57,7 +60,7 @@ class FollowedDatabase:
                     f'table "{table.name}" is here already, and does not follow', hint="rename or drop it"
                 )
         with self._db.transaction() as t:
-            row = {"source": self.source, "gtid": str(begin), "follower": self._follower}
+            row = {"source": self.source, "reached": str(begin), "follower": self._follower}
             t.table(POSITIONS).insert(row, on_duplicate="ignore")
             made = [{"name": each.name, "source": self.source, "is_whole": 0} for each in tables]
             t.table(TABLES).insert(made, on_duplicate="ignore")
@@ -90,12 +93,12 @@ class FollowedDatabase:
         there = {each["name"]: each for each in self._db.tables()}
         found: Sequence[Sequence[Any]] = ()
         if POSITIONS in there:
-            sql = f"SELECT gtid, follower, altering FROM {POSITIONS} WHERE source = ?"
+            sql = f"SELECT reached, follower, altering FROM {POSITIONS} WHERE source = ?"
             found = self._db.execute(sql, [self.source]).rows
         if not found:
             raise NotFound(f'nothing of "{self.source}" was imported', hint="headrace import mysql://…")
-        ((gtid, follower, altering),) = found
-        self.position = Position.parse(gtid)
+        ((reached, follower, altering),) = found
+        self.position = GtidPosition.parse(reached)
         self.altering = json.loads(altering) if altering else None
         sql = f"SELECT name, copied, is_whole FROM {TABLES} WHERE source = ?"
         self.tables.clear()
@@ -153,18 +156,19 @@ class FollowedDatabase:
         end = chunk.end if chunk.rows else table.copied
         self.tables[table.name] = replace(table, copied=end, is_whole=chunk.is_last)
 
-    def _move(self, t: Connection, position: Position, at: int, altering: Mapping[str, Any] | None = None) -> None:
+    def _move(self, t: Connection, position: GtidPosition, at: int, altering: Mapping[str, Any] | None = None) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
         written = datetime.fromtimestamp(at, UTC).replace(tzinfo=None) if at else None
+        lag = max(0.0, (now - written).total_seconds()) if written else 0.0
         moved = t.execute(
-            f"UPDATE {POSITIONS} SET gtid = ?, applied = ?, written = COALESCE(?, written), altering = ?,"
+            f"UPDATE {POSITIONS} SET reached = ?, applied = ?, written = COALESCE(?, written), lag = ?, altering = ?,"
             " stopped = NULL WHERE source = ? AND follower = ?",
-            [str(position), now, written, json.dumps(altering) if altering else None, self.source, self._follower],
+            [str(position), now, written, lag, json.dumps(altering) if altering else None, self.source, self._follower],
         )
         if moved.rows_affected != 1:
             raise Stopped(f'another follower of "{self.source}" has taken over')
 
-    def move(self, position: Position, at: int = 0) -> None:
+    def move(self, position: GtidPosition, at: int = 0) -> None:
         """Nothing is to be done of the transactions up to there."""
         with self._db.transaction(isolation="serializable") as t:
             self._move(t, position, at)

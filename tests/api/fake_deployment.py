@@ -43,6 +43,7 @@ from controller.transactions.in_doubt import InDoubt
 from controller.transactions.sessions import Sessions
 from controller.transactions.snapshots import Snapshots
 from controller.transactions.temporary import TemporaryTables
+from controller.upstreams.following import FollowedUpstreams
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -153,6 +154,7 @@ class FakeDeployment:
         self.live = LiveViews(cast(LivePort, self), cast(Any, None))
         self.sessions = Sessions(_no_transactions, lambda: None, _no_transactions, TemporaryTables(self))
         self.in_doubt = InDoubt(_no_transactions, _no_transactions, _no_transactions, list)
+        self.upstreams = FollowedUpstreams(self)
         self.snapshots = Snapshots(_no_transactions, _no_transactions, _no_transactions, lambda: [FIRST_DOMAIN])
         self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self.database.row_factory = sqlite3.Row

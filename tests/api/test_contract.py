@@ -354,6 +354,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "POST /v1/transactions",
         "POST /v1/transactions/{id}/commit",
         "POST /v1/transactions/{id}/rollback",
+        "GET /v1/upstreams/{source}/token",
         "GET /v1/snapshots",
         "POST /v1/snapshots",
         "DELETE /v1/snapshots/{name}",

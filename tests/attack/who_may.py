@@ -48,6 +48,7 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "POST /v1/snapshots": ("/v1/snapshots", {}, {P.ARCHIVE}),
     "GET /v1/snapshots": ("/v1/snapshots", None, ACCOUNTS),
     "DELETE /v1/snapshots/{name}": ("/v1/snapshots/none", None, {P.ARCHIVE}),
+    "GET /v1/upstreams/{source}/token": ("/v1/upstreams/none/token?position=0-1-1", None, ACCOUNTS),
     "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),
     "GET /v1/views/{view}/stats": ("/v1/views/ByAuthor/stats", None, {P.METRICS}),
     "GET /v1/lineage": ("/v1/lineage?view=ByAuthor&key=[7]", None, {P.SELECT}),

@@ -30,7 +30,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamServe
 
 @pytest.fixture(scope="session")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with embedded(str(tmp_path_factory.mktemp("here")), read_your_writes=True) as db:
+    with embedded(str(tmp_path_factory.mktemp("here")), read_your_writes=True, read_timeout=3) as db:
         yield db
 
 

@@ -150,7 +150,7 @@ class Scene:
 
     def followed(self) -> str:
         with connect(self.url) as db, suppress(HeadraceError):
-            for gtid, stopped in db.execute("SELECT gtid, stopped FROM headrace_upstream").rows:
+            for gtid, stopped in db.execute("SELECT reached, stopped FROM headrace_upstream").rows:
                 assert not stopped, stopped
                 return str(gtid)
         return ""

@@ -156,6 +156,11 @@ class AsyncConnection:
         """Those that are kept, the oldest first."""
         return list((await self.send(calls.show("/v1/snapshots")))["snapshots"])
 
+    async def upstream_token(self, source: str, position: str) -> Token:
+        """Wait until what a database that is followed here had written at a position (a GTID, an LSN) is here: a read
+        with this token reflects it. ReadTimeout, where that takes too long."""
+        return await self.send(calls.upstream_token(source, position))
+
     async def drop_snapshot(self, name: str) -> None:
         await self.send(calls.drop_snapshot(name))
 

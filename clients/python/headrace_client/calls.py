@@ -80,6 +80,11 @@ def drop_snapshot(name: str) -> Call[None]:
     return Call("DELETE", f"/v1/snapshots/{quote(name, safe='')}", lambda _: None, None)
 
 
+def upstream_token(source: str, position: str) -> Call[Token]:
+    path = f"/v1/upstreams/{quote(source, safe='')}/token?{urlencode({'position': position})}"
+    return Call("GET", path, lambda answer: Token(answer["token"]))
+
+
 def last(results: list[Result]) -> Result:
     if not results:
         raise BadRequest("there is no statement in the text")

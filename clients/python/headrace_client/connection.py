@@ -147,6 +147,11 @@ class Connection:
         """Those that are kept, the oldest first."""
         return list((self.send(calls.show("/v1/snapshots")))["snapshots"])
 
+    def upstream_token(self, source: str, position: str) -> Token:
+        """Wait until what a database that is followed here had written at a position (a GTID, an LSN) is here: a read
+        with this token reflects it. ReadTimeout, where that takes too long."""
+        return self.send(calls.upstream_token(source, position))
+
     def drop_snapshot(self, name: str) -> None:
         self.send(calls.drop_snapshot(name))
 

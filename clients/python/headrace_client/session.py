@@ -85,8 +85,8 @@ class Session:
             return
         if isinstance(answer, list):
             answer = answer[-1] if answer else None
-        if isinstance(answer, Result | Written):
-            clock = tokens.decode(answer.token)
+        if isinstance(answer, Result | Written | Token):
+            clock = tokens.decode(answer if isinstance(answer, Token) else answer.token)
             with self._lock:
                 self._clock = tokens.merge(self._clock, clock)
 
