@@ -125,9 +125,9 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (60, 10060),
     "api": (52, 9255),
-    "controller": (104, 20810),
+    "controller": (104, 20838),
     "worker": (90, 18637),
-    "migrations": (163, 32570),
+    "migrations": (164, 32810),
     "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

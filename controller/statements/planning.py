@@ -31,7 +31,7 @@ from migrations.flow.plan import State, one_domain, plan_readers
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
-from migrations.statements.adhoc.recognising import LAST_CHARACTERS, LAST_TEXTS, KnownShapes
+from migrations.statements.adhoc.recognising import LAST_CHARACTERS, LAST_TEXTS, KnownShapes, Starts
 from migrations.statements.adhoc.shapes_of_selects import (
     AdHoc,
     Given,
@@ -146,6 +146,8 @@ class SentSelect:
     is_learnt: bool = False
     """Whether it is the whole text, as it was parsed: its constants are then at their places."""
     asker: Caller = ANONYMOUS
+    start: int = 0
+    """Where it stands in the text that was parsed."""
     moment: RequestMoment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -237,8 +239,9 @@ class SelectPlans:
         statement = sent.statement
         if statement is not None and sent.is_learnt and not statement.params and not statement.of_now:
             ad_hoc, query = select.ad_hoc, statement.query
-            arguments, known = ad_hoc.bind(()), select.for_constants()
-            self.known_shapes.learn(sent.sql, ad_hoc.turned, lambda: comparands(query), arguments, known)
+            arguments, known, start = ad_hoc.bind(()), select.for_constants(), sent.start
+            turned, general = _from(start, ad_hoc.turned), lambda: _from(start, comparands(query))
+            self.known_shapes.learn(sent.sql, turned, general, arguments, known)
 
     async def whole(self, sql: str) -> PreparedSelect | None:
         """The plan of a text with a parameter for each constant that can be one; None where all of them are parameters
@@ -437,6 +440,11 @@ def is_partial(ad_hoc: AdHoc, state: State) -> bool:
 
 
 _NAME = re.compile(r"`([^`]+)`|([\w$\x80-\uffff]+)")
+
+
+def _from(start: int, places: Sequence[Starts]) -> list[Starts]:
+    """Places in a text as those in a statement of it."""
+    return [tuple([each - start for each in starts]) for starts in places]
 
 
 def _names_the_same(sql: str, before: Catalog, after: Catalog) -> bool:

@@ -10,9 +10,13 @@ from itertools import count
 from time import monotonic
 from typing import Protocol
 
+from controller.access.session import Caller
 from controller.deployment import KILLED
 from controller.statement_lists import Listing, QueryInfo, RunningInfo
 from domains.errors import Cancelled, NotFound
+from migrations.access.statements import recorded
+from migrations.parse.reading import Parsed
+from migrations.parse.temporary import plainly
 
 TEXT_SHOWN = 1_000
 """Characters of a statement in the list."""
@@ -192,3 +196,27 @@ def together(told: Sequence[QueryInfo]) -> list[QueryInfo]:
 
 def unknown(id: int) -> NotFound:
     return NotFound(f"no statement {id} runs", hint="SHOW PROCESSLIST lists those that do")
+
+
+@contextmanager
+def witnessed(session: Caller, statements: Sequence[Parsed]) -> Iterator[None]:
+    """While they are performed, those that an audit log always has are recorded, one by one.
+
+    :raises Unavailable: they cannot be recorded.
+    """
+    witness = session.witness
+    named = [(recorded(each), plainly(each.sql)) for each in statements] if witness is not None else []
+    told = [(kind, sql) for kind, sql in named if kind is not None]
+    if witness is None or not told:
+        yield
+        return
+    witness.check()
+    began, error = monotonic(), None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        for kind, sql in told:
+            witness.saw(kind, sql, monotonic() - began, error)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import takewhile
 from time import monotonic
@@ -20,7 +20,7 @@ from controller.statements.eager_choice import with_choices
 from controller.statements.evaluating import within
 from controller.statements.information import answer_information, columns_of, created, listed, refuse_changing
 from controller.statements.planning import SentSelect, StatementPort
-from controller.statements.running import Lists, RunningStatements
+from controller.statements.running import Lists, RunningStatements, witnessed
 from controller.statements.selects import Selects, constants
 from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, VERY_LONG
 from controller.statements.transacting import choose, in_session, reading_to_write, said_of_transaction, transact
@@ -30,12 +30,11 @@ from domains.language.coercion import json_value
 from domains.language.types import TEXT, Column, Value
 from domains.plan.packets import Clock
 from migrations.access.secrets import hidden
-from migrations.access.statements import recorded
 from migrations.information.planning import reads_information
 from migrations.parse.accounts import AccountStatement
 from migrations.parse.grammar import VIRTUAL_SCHEMAS
 from migrations.parse.reading import Parsed, deed, exp, lock_of, too_deep
-from migrations.parse.temporary import is_temporary_definition, plainly
+from migrations.parse.temporary import is_temporary_definition
 from migrations.parse.transactions import TransactionStatement
 from migrations.recipe import RecipeEntry
 from migrations.statements.chosen import chosen
@@ -86,30 +85,6 @@ def _locks(sql: str, session: Caller) -> bool:
     """Whether a SELECT may take locks, of which what is known of its text says nothing."""
     own = session.transaction
     return own is not None and own.takes_locks and _MAY_LOCK.search(sql) is not None
-
-
-@contextmanager
-def witnessed(session: Caller, statements: Sequence[Parsed]) -> Iterator[None]:
-    """While they are performed, those that an audit log always has are recorded, one by one.
-
-    :raises Unavailable: they cannot be recorded.
-    """
-    witness = session.witness
-    named = [(recorded(each), plainly(each.sql)) for each in statements] if witness is not None else []
-    told = [(kind, sql) for kind, sql in named if kind is not None]
-    if witness is None or not told:
-        yield
-        return
-    witness.check()
-    began, error = monotonic(), None
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        for kind, sql in told:
-            witness.saw(kind, sql, monotonic() - began, error)
 
 
 class Statements:
@@ -228,8 +203,8 @@ class Statements:
                 else:
                     given = params[at : at + counts[number]]
                     at += counts[number]
-                    whole = sql if len(statements) == 1 else ""
                     statement = statements[number]
+                    whole = sql if len(statements) == 1 else statement.text
                     if own is not None and not own.autocommit and own.transaction is None and statement.in_transactions:
                         own.begin()
                     if statement.parsed.transaction is not None:
@@ -305,6 +280,8 @@ class Statements:
                 return alone
         if prepared.fills:
             return await self._make_of_select(prepared.parsed, params, clock, session)
+        if (known := await self._recognised(prepared, clock, session)) is not None:
+            return known
         statement = await self.interpreted(prepared, params, session)
         match statement:
             case WriteStatement():
@@ -325,8 +302,8 @@ class Statements:
             case SelectStatement() if reads_information(statement.query, session.values.schema):
                 return await answer_information(self._deployment, statement, session, self.lists)
             case SelectStatement():
-                is_learnt = bool(whole) and statement.query is prepared.parsed.expression
-                sent = SentSelect(whole or statement.sql, statement, is_learnt, session)
+                is_learnt = bool(whole) and statement.query is prepared.tree
+                sent = SentSelect(whole or statement.sql, statement, is_learnt, session, prepared.start)
                 with reading_to_write(session, lock_of(prepared.parsed.expression)):
                     result, read = await self._selects.answer(sent, clock)
                 clock.update(latest((clock, read)))
@@ -356,6 +333,17 @@ class Statements:
                 return StatementResult()
             case _:
                 raise AssertionError(f"{statement} is a definition")
+
+    async def _recognised(self, prepared: PreparedStatement, clock: Clock, session: Caller) -> StatementResult | None:
+        """What a SELECT among other statements answers that differs from an earlier one in constants only."""
+        if not (prepared.text and prepared.reads) or session.values.schema in VIRTUAL_SCHEMAS:
+            return None
+        with reading_to_write(session, lock_of(prepared.parsed.expression)):
+            found = await self._selects.recognised(prepared.text, clock, session)
+        if found is None:
+            return None
+        clock.update(latest((clock, found[1])))
+        return found[0]
 
     async def _make_of_select(
         self, parsed: Parsed, params: Sequence[Any], clock: Clock, session: Caller

@@ -2,7 +2,7 @@
 
 ::
 
-    known? ──► as it was read before
+    known? ──► as it was read before, or as one that differs in constants only
     short ───► measured and parsed here
     long ────► measured in a process beside ──► one write without parameters: bound there too, its rows come in parts
                                           ├──► one very long SELECT: planned there too
@@ -37,6 +37,7 @@ from migrations.parse.temporary import MAKES_TEMPORARY, said_by_session
 from migrations.statements.alone import read_alone
 from migrations.statements.prepared import TEXTS_KEPT, PreparedStatement, PreparedTexts, prepared_of
 from migrations.statements.statement import ConstantSelect
+from migrations.statements.texts_of_shape import TextsOfShape
 from worker.service.child_pool import ChildPool
 
 Found = TypeVar("Found")
@@ -56,6 +57,7 @@ class Texts:
 
     def __init__(self) -> None:
         self._known = PreparedTexts()
+        self._of_shape = TextsOfShape()
         self._limits: SqlLimits | None = None
         self._beside: ChildPool | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -88,7 +90,7 @@ class Texts:
         """:raises LimitExceeded: with the limit's name."""
         if self.is_long(sql):
             await self.write_of(sql, None, 1, "")
-        elif self._limits is not None and not self._known.knows(sql):
+        elif self._limits is not None and not (self._known.knows(sql) or self._of_shape.knows(sql)):
             check_length(sql, self._limits)
             measure(sql, self._limits)
 
@@ -100,8 +102,15 @@ class Texts:
         """
         if self.is_long(sql):
             return self._known.keep(sql, await self.aside(lambda: prepared_of(sql)))
+        shaped = None if self._known.knows(sql) else self._of_shape.statements(sql)
+        if shaped is not None:
+            return shaped
         await self.check(sql)
-        return self._known.statements(sql)
+        is_new = not self._known.knows(sql)
+        made = self._known.statements(sql)
+        if is_new:
+            self._of_shape.learn(sql, made)
+        return made
 
     async def said(self, sql: str, caller: Caller, catalog: Catalog) -> str:
         """What a text says to this session, in words that say it to all.

@@ -10,7 +10,7 @@ nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -18,13 +18,14 @@ from typing import Any
 
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import call
+from domains.language.rewriting import fold
 from domains.language.types import BOOL, TableSchema, Value
 from domains.plan.packets import Amend, Delete, Insert, Operation, Update
 from migrations.access.policies import unfiltered
 from migrations.access.statements import NOTHING, Needed, needed
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, makes_of_select
-from migrations.query.expressions.scalar import conjuncts
+from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
 from migrations.statements.constants import (
     MAY_DRAW,
@@ -41,14 +42,14 @@ from migrations.statements.names import column_position
 from migrations.statements.sessions.session_values import NO_SESSION, SessionValues
 from migrations.statements.sessions.user_variables import reads_variables
 from migrations.statements.statement import Statement, WriteStatement
-from migrations.statements.stored import RowMaker, row_maker, stamps
+from migrations.statements.stored import RowMaker, assignments, row_maker, stamps
 
 # Writes of the common forms, with their tree left behind: what is bound is values, not nodes.
 #
 # ::
 #
 #     INSERT INTO t (a, b) VALUES (?, ?), … [ON DUPLICATE KEY UPDATE b = VALUES(b)]     → InsertTemplate
-#     UPDATE t SET b = ? WHERE a = ? AND c = ?,  DELETE FROM t WHERE a IN (?, ?)        → KeyedTemplate
+#     UPDATE t SET b = ?, c = c + ? WHERE a = ? AND c = ?,  DELETE FROM t WHERE a IN (?, ?)   → KeyedTemplate
 #
 # A template is made of a tree that was interpreted for the same schema before, so that all that can be wrong with the
 # text has been found out. It does with values what ``dml.py`` does, with the same errors, at a hundredth of the time:
@@ -87,18 +88,30 @@ class BoundBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyedTemplate:
-    """UPDATE or DELETE of the rows whose columns equal parameters; all that is set is parameters, too."""
+    """UPDATE or DELETE of rows. What is no parameter by itself, or compared with a column, is made of its tree."""
 
     schema: TableSchema
-    conditions: tuple[tuple[Field, tuple[int, ...], BoundBy], ...]
-    """Column, the numbers of its parameters (from 0), and how they are compared."""
-    changes: tuple[tuple[int, int], ...] | None
-    """Position and parameter of each assignment; None: it is a DELETE."""
+    conditions: tuple[tuple[Field, tuple[int, ...], BoundBy] | exp.Expr, ...]
+    """Column, the numbers of its parameters (from 0), and how they are compared; or the tree of another condition."""
+    changes: tuple[tuple[int, int] | exp.Expr, ...] | None
+    """Position and parameter of each assignment, or the tree of one that computes; None: it is a DELETE."""
+    scope: Scope
+    numbers: Mapping[int, int]
+    """Of each parameter in these trees, by its node's id."""
+    place: str
 
     def bind(self, values: Sequence[Value], now: str) -> Operation:
         """:raises TypeViolation: a value does not fit its column."""
-        parts: list[Expression] = []
-        for field, numbers, compared in self.conditions:
+        schema, parts, is_plain = self.schema, list[Expression](), True
+        setting = Setting(
+            placeholder=lambda mark: constant_of(values[self.numbers[id(mark)]]), now=now, place=self.place
+        )
+        for condition in self.conditions:
+            if isinstance(condition, exp.Expr):
+                parts.append(scalar(condition, self.scope, setting))
+                is_plain = False
+                continue
+            field, numbers, compared = condition
             constants = [constant_of(values[number]) for number in numbers]
             if compared is BoundBy.IN:
                 parts.append(call("in", field, *constants))
@@ -106,11 +119,16 @@ class KeyedTemplate:
                 sides: tuple[Expression, ...] = (field, *constants)
                 parts.append(Call("eq", sides if compared is BoundBy.EQUAL else sides[::-1], BOOL))
         where = parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOL)
-        found, schema = access(where, self.schema), self.schema
+        where = where if is_plain else fold(where)
+        found = access(where, schema)
         if self.changes is None:
             return Delete(schema.name, where, found)
-        changes = []
-        for position, number in self.changes:
+        changes: list[tuple[int, Expression]] = []
+        for change in self.changes:
+            if isinstance(change, exp.Expr):
+                changes += assignments((change,), schema, self.scope, setting, now)
+                continue
+            position, number = change
             column = schema.columns[position]
             changes.append((position, Constant(coerced(_stated(values[number]), column), column.type)))
         times = stamps(schema, (position for position, _ in changes), now)
@@ -139,12 +157,10 @@ def template_of(node: exp.Expr, schema: TableSchema, operation: Operation) -> Te
         or node.args.get("ignore")
     ):
         return None
-    conditions = _conditions(node, schema, numbers)
+    scope = Scope.of_table(schema, node.this.alias or None)
+    conditions = tuple(_condition(part, scope, numbers) for part in conjuncts(node.args["where"].this))
     changes = _changes(node, schema, numbers) if isinstance(operation, Update) else None
-    if conditions is None or (changes is None and isinstance(operation, Update)):
-        return None
-    used = sum(len(numbers) for _, numbers, _ in conditions) + len(changes or ())
-    return KeyedTemplate(schema, conditions, changes) if used == len(numbers) else None
+    return KeyedTemplate(schema, conditions, changes, scope, numbers, node.key.upper())
 
 
 def _of_insert(node: exp.Expr, schema: TableSchema, operation: Insert, count: int) -> InsertTemplate | None:
@@ -166,17 +182,10 @@ def _of_insert(node: exp.Expr, schema: TableSchema, operation: Insert, count: in
     return InsertTemplate(schema, maker, len(positions), operation.on_conflict, operation.assignments)
 
 
-def _conditions(
-    node: exp.Expr, schema: TableSchema, numbers: dict[int, int]
-) -> tuple[tuple[Field, tuple[int, ...], BoundBy], ...] | None:
-    scope = Scope.of_table(schema, node.this.alias or None)
-    found = [_condition(part, scope, numbers) for part in conjuncts(node.args["where"].this)]
-    known = tuple([each for each in found if each is not None])
-    return known if len(known) == len(found) else None
-
-
-def _condition(part: exp.Expr, scope: Scope, numbers: dict[int, int]) -> tuple[Field, tuple[int, ...], BoundBy] | None:
-    """``column = ?``, ``? = column`` or ``column IN (?, …)``; None where it is something else."""
+def _condition(
+    part: exp.Expr, scope: Scope, numbers: dict[int, int]
+) -> tuple[Field, tuple[int, ...], BoundBy] | exp.Expr:
+    """``column = ?``, ``? = column`` or ``column IN (?, …)``; itself where it is something else."""
     if isinstance(part, exp.EQ):
         sides = part.this, part.args["expression"]
         for compared, (mark, column) in ((BoundBy.EQUAL, sides[::-1]), (BoundBy.EQUALS, sides)):
@@ -184,17 +193,15 @@ def _condition(part: exp.Expr, scope: Scope, numbers: dict[int, int]) -> tuple[F
                 return scope.own(column), (numbers[id(mark)],), compared
     if isinstance(part, exp.In) and isinstance(part.this, exp.Column) and part.expressions:
         places = tuple(numbers[id(mark)] for mark in part.expressions if id(mark) in numbers)
-        return (scope.own(part.this), places, BoundBy.IN) if len(places) == len(part.expressions) else None
-    return None
+        return (scope.own(part.this), places, BoundBy.IN) if len(places) == len(part.expressions) else part
+    return part
 
 
-def _changes(node: exp.Expr, schema: TableSchema, numbers: dict[int, int]) -> tuple[tuple[int, int], ...] | None:
-    found: list[tuple[int, int]] = []
+def _changes(node: exp.Expr, schema: TableSchema, numbers: dict[int, int]) -> tuple[tuple[int, int] | exp.Expr, ...]:
+    found: list[tuple[int, int] | exp.Expr] = []
     for item in node.expressions:
         number = numbers.get(id(item.args["expression"]))
-        if number is None:
-            return None
-        found.append((column_position(schema, item.this.name, item.this), number))
+        found.append(item if number is None else (column_position(schema, item.this.name, item.this), number))
     return tuple(found)
 
 
@@ -206,6 +213,9 @@ CHARACTERS_KEPT = 200_000
 
 class PreparedStatement:
     """One statement of a text."""
+
+    text, start = "", 0
+    """Its own text and its place in the one that was sent, where it is known by its shape."""
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
@@ -230,6 +240,10 @@ class PreparedStatement:
         )
         """Whether it begins a transaction where none is open and autocommit is off."""
         self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
+
+    @property
+    def tree(self) -> exp.Expr:
+        return self.parsed.expression
 
     def interpret(
         self, catalog: Catalog, params: Sequence[Any], now: str, session: SessionValues = NO_SESSION

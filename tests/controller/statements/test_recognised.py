@@ -125,3 +125,62 @@ async def test_an_error_is_that_of_the_text_as_it_was_sent(tmp_path: Path) -> No
         assert str(known.value) == str(full.value)
     finally:
         await deployment.close()
+
+
+TEXTS = [
+    "UPDATE items SET n = n - {k} WHERE id = {i}",
+    "UPDATE items SET n = n - {k}, name = '{t}' WHERE id = {i} AND n > {s}",
+    "DELETE FROM notes WHERE id = {i}; INSERT INTO notes VALUES ({i}, {i}, '{t}')",
+    "INSERT INTO notes (id, item, text) VALUES ({i}, {k}, '{t}')",
+    "BEGIN; SELECT n FROM items WHERE id = {i}; UPDATE items SET n = n + {s} WHERE id = {i}; COMMIT",
+    "BEGIN; UPDATE items SET n = {k} WHERE id = {s}; SELECT n, {i}, '{t}' FROM items WHERE id = {s}; ROLLBACK",
+    "START TRANSACTION; SELECT n FROM items WHERE kind = {k} AND id < {i} ORDER BY id FOR UPDATE;\n COMMIT",
+    "BEGIN; INSERT INTO notes VALUES ({i}, {i}, '{t}'); UPDATE items SET price = {d} WHERE id = {i}; COMMIT",
+    "BEGIN; UPDATE items SET price = {d} WHERE id = {i}; SELECT nothing FROM items WHERE id = {i}; COMMIT",
+    "UPDATE items SET n = n + 1 WHERE id = {i}; SELECT id FROM items WHERE n = '{t}'; UPDATE items SET at = '{t}'",
+    "SELECT COUNT(*) FROM notes WHERE item = {k}; DELETE FROM notes WHERE item = {k} AND text = '{t}'; SELECT {i} + 1",
+    "UPDATE items SET n = n + {i} WHERE kind = {k}; SELECT id, text FROM notes ORDER BY id LIMIT {s}",
+]
+
+
+async def test_texts_of_a_known_shape_do_what_they_say(tmp_path: Path) -> None:
+    seed = Random().randrange(10**6)
+    print("seed", seed)
+    dice = Random(seed)
+    deployment = await LocalDeployment.open(tmp_path / "here")
+    full = await LocalDeployment.open(tmp_path / "there", ad_hoc=AdHocMode.ANSWER)
+    full.selects.known_shapes.recognised = lambda sql, most: None  # type: ignore[method-assign]
+    full.selects.texts._of_shape.statements = lambda sql: None  # type: ignore[method-assign]
+    items = ", ".join(f"({i}, {i % 12}, {i % 7}, 'name{i % 9}', NULL, {i % 40}.{i % 100:02})" for i in range(200))
+    known = 0
+    try:
+        for one in (deployment, full):
+            await one.execute(f"{SCHEMA}; INSERT INTO items VALUES {items}")
+        for number in range(ROUNDS * 2):
+            for template in TEXTS:
+                sql = filled(template, dice)
+                known += deployment.selects.texts._of_shape.statements(sql) is not None
+                told = []
+                for one in (deployment, full):
+                    try:
+                        results, _ = await one.execute(
+                            sql, atomic=number % 4 == 0 and "BEGIN" not in sql and "TRANS" not in sql
+                        )
+                        told.append(repr([(each.columns, each.rows, each.rows_affected) for each in results]))
+                    except HeadraceError as error:
+                        told.append(f"{type(error)} {error} {error.hint}")
+                assert told[0] == told[1], sql
+            if number == ROUNDS:
+                for one in (deployment, full):
+                    await one.execute("ALTER TABLE items MODIFY name VARCHAR(5), MODIFY n BIGINT")
+        for table in ("items", "notes"):
+            ((ours,), _), ((theirs,), _) = [
+                await one.execute(f"SELECT * FROM {table} ORDER BY id") for one in (deployment, full)
+            ]
+            assert list(ours.rows) == list(theirs.rows)
+        assert known > ROUNDS * len(TEXTS)
+        one = "SELECT n FROM items WHERE id = 77"
+        assert deployment.selects.known_shapes.recognised(one, 100) is not None, "learnt in the midst of a text"
+    finally:
+        await deployment.close()
+        await full.close()
