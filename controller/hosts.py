@@ -206,8 +206,8 @@ class Hosts(Protocol):
     async def known_transactions(self, domain: DomainIndex) -> tuple[KnownTransaction, ...]:
         """The transactions over several shards that this one has a part in, and that are not over."""
 
-    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
-        """Those that this shard keeps."""
+    async def snapshots(self, domain: DomainIndex, of: str = "") -> KeptSnapshots:
+        """Those that this shard keeps, and the tables of one. Raises SnapshotGone."""
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

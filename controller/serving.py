@@ -193,8 +193,8 @@ class Serving(Writing):
     async def _known_transactions(self, base: DomainIndex) -> tuple[KnownTransaction, ...]:
         return await self.hosts.known_transactions(base)
 
-    async def _kept_snapshots(self, base: DomainIndex) -> KeptSnapshots:
-        return await self.hosts.snapshots(base)
+    async def _kept_snapshots(self, base: DomainIndex, of: str = "") -> KeptSnapshots:
+        return await self.hosts.snapshots(base, of)
 
     def _bases(self) -> list[DomainIndex]:
         shards = self.state.shards

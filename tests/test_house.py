@@ -123,16 +123,16 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (60, 10060),
-    "api": (52, 9255),
-    "controller": (104, 20838),
-    "worker": (90, 18637),
+    "headrace": (60, 10180),
+    "api": (52, 9270),
+    "controller": (104, 20850),
+    "worker": (90, 18665),
     "migrations": (164, 32810),
     "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (78, 14080),
-    "clients": (10, 2555),
+    "clients": (10, 2560),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -10,6 +10,8 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.dependencies import FOR_ACCOUNTS, Serving, answer, documented, json_body, needs
+from api.schemas import Json
+from domains.language.json_rows import schema_to_json
 from domains.store.storage import SnapshotRecord
 from migrations.access.rights import Privilege
 
@@ -33,6 +35,11 @@ class SnapshotRow(BaseModel):
 
 class SnapshotsAnswer(BaseModel):
     snapshots: list[SnapshotRow]
+
+
+class SnapshotCut(SnapshotRow):
+    positions: dict[str, int] = Field(description="The last write to each base shard that is in it")
+    tables: list[dict[str, Json]] = Field(description="Its tables as they were, as the archive's manifests have them")
 
 
 class SnapshotDropped(BaseModel):
@@ -61,6 +68,14 @@ async def take(body: Annotated[SnapshotRequest, Depends(json_body(SnapshotReques
 async def list_kept(deployment: Serving) -> Response:
     """Those that are kept, the oldest first; the last one is `latest`."""
     return answer({"snapshots": [_row(each) for each in await deployment.snapshots.list()]})
+
+
+@router.get("/v1/snapshots/{name}", response_model=SnapshotCut, dependencies=needs(Privilege.ARCHIVE))
+async def cut(name: str, deployment: Serving) -> Response:
+    """Where all base shards are in it: what `headrace backup` and `headrace verify` take of the archive. 410 where a
+    shard does not keep it."""
+    record, positions, tables = await deployment.snapshots.cut(name)
+    return answer(_row(record) | {"positions": positions, "tables": [schema_to_json(each) for each in tables]})
 
 
 @router.delete("/v1/snapshots/{name}", response_model=SnapshotDropped, dependencies=needs(Privilege.ARCHIVE))

@@ -224,8 +224,8 @@ class LocalHosts:
         known: tuple[KnownTransaction, ...] = await asyncio.wrap_future(found)
         return known
 
-    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
-        found = self._dataflow.control(lambda hosted, _: kept_snapshots(hosted, domain))
+    async def snapshots(self, domain: DomainIndex, of: str = "") -> KeptSnapshots:
+        found = self._dataflow.control(lambda hosted, _: kept_snapshots(hosted, domain, of))
         kept: KeptSnapshots = await asyncio.wrap_future(found)
         return kept
 

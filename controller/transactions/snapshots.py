@@ -38,7 +38,7 @@ from domains.errors import (
     SnapshotGone,
     Unavailable,
 )
-from domains.language.types import Value
+from domains.language.types import TableSchema, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction, Written
 from domains.plan.snapshots import DropSnapshot, GoOn, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
@@ -66,7 +66,7 @@ class Snapshots:
         self,
         act: Transacting,
         known: Callable[[DomainIndex], Awaitable[Sequence[KnownTransaction]]],
-        kept: Callable[[DomainIndex], Awaitable[KeptSnapshots]],
+        kept: Callable[..., Awaitable[KeptSnapshots]],
         bases: Callable[[], Sequence[DomainIndex]],
         on_doubt: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time,
@@ -159,6 +159,18 @@ class Snapshots:
         """Those that are kept, the oldest first."""
         kept = await self._kept(min(self._bases()))
         return sorted(kept.kept, key=lambda each: (each.at, each.name))
+
+    async def cut(self, name: str) -> tuple[SnapshotRecord, Clock, Sequence[TableSchema]]:
+        """One that is kept: the position of each base shard in it, and its tables as they were.
+
+        :raises SnapshotGone: a shard does not keep it."""
+        name = await self.named(name)
+        found = await asyncio.gather(*(self._kept(base, name) for base in sorted(self._bases())))
+        record = next(each for each in found[0].kept if each.name == name)
+        shards = [each for kept in found for each in kept.tables if not each[2].filling]
+        tables = {schema.name: schema for _, _, schema in shards}
+        positions = {base: at for base, at, _ in shards}
+        return record, positions, list(tables.values())
 
     async def named(self, name: str) -> str:
         """The name of one that is kept, where ``latest`` is given.

@@ -321,6 +321,8 @@ class MemoryStore:
         """The schemas of all tables, in the order of their creation."""
         return [table.schema for table in self._tables.values()]
 
+    schemas = tables
+
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         for name, sequence, deltas in log:
             assert sequence > self.position(name), f'position of "{name}" goes back to {sequence}'

@@ -192,6 +192,10 @@ class SnapshotTables(TableRows, Protocol):
     def position(self, table: str) -> int: ...
 
 
+class KeptTables(SnapshotTables, Protocol):
+    def schemas(self) -> list[TableSchema]: ...
+
+
 class TableStore(StoredRows, Protocol):
     """One shard of one base table: rows by primary key, secondary indexes."""
 
@@ -303,7 +307,7 @@ class Store(Protocol):
     def snapshots(self) -> dict[str, SnapshotRecord]:
         """Those that are told of."""
 
-    def snapshot(self, name: str) -> SnapshotTables:
+    def snapshot(self, name: str) -> KeptTables:
         """:raises SnapshotGone: it is not kept."""
 
     def position(self, table: str) -> int:

@@ -173,7 +173,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
             raise NotFound(f'nothing is archived of "{base}", which the token names')
     where = "see --archive-retention" if contents is None else "a back-up has no dropped tables: restore the archive"
     chosen = []
-    schemas = _tables(recipe, record.shards)
+    schemas = tables_of(recipe, record.shards)
     for schema in schemas:
         for base in base_shards(schema, record.shards):
             if base not in here:
@@ -268,7 +268,7 @@ def _cut_with(book: RecipeBook, clock: Clock) -> Cut | None:
     return found
 
 
-def _tables(recipe: Recipe, shards: int) -> list[TableSchema]:
+def tables_of(recipe: Recipe, shards: int) -> list[TableSchema]:
     state = State(shards=shards)
     for entry in recipe.entries:
         state = replayed(state, entry, one_domain)

@@ -159,6 +159,10 @@ def compact(
 def backup(
     dest: Dest,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of a stopped server.")] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="All as it was in this snapshot of the running server, or latest."),
+    ] = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -171,6 +175,8 @@ def backup(
 
       headrace backup backups/monday
 
+      headrace backup backups/month-end --snapshot month-end
+
       headrace backup backups/monday --data /var/lib/headrace
     """
     from headrace.backup.taking import back_up_running, back_up_stopped
@@ -179,11 +185,13 @@ def backup(
         raise BadRequest(
             "both --data and --url were given", hint="--url for a server that runs, --data for one that does not"
         )
+    if data is not None and snapshot is not None:
+        raise BadRequest("a stopped server has no snapshots to read", hint="start it, and give --url")
     if data is not None:
         contents = back_up_stopped(data, dest, typer.echo)
     else:
         with connected(load(config, url=url)) as connection:
-            contents = back_up_running(connection, dest, typer.echo)
+            contents = back_up_running(connection, dest, typer.echo, snapshot=snapshot)
     typer.echo(f"{dest}: {len(contents.files)} files as of {contents.time}")
 
 

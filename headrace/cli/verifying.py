@@ -32,6 +32,9 @@ def verify(
     archive: Annotated[
         str | None, typer.Option(help="The archive's URL for Spark, if the server's own is another.")
     ] = None,
+    snapshot: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Compare views as they are in this snapshot, or in latest.")
+    ] = None,
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,
     url: Url = None,
@@ -47,6 +50,8 @@ def verify(
       headrace verify
 
       headrace verify StoriesWithVC --json
+
+      headrace verify --snapshot month-end
     """
     from headrace.verifying import ViewVerdict, verify  # Late, as with the other commands that load more than a client.
 
@@ -57,7 +62,9 @@ def verify(
         def tell(doing: str, done: float) -> None:
             bar.update(task, description=doing, completed=done)
 
-        verdicts: list[ViewVerdict] = verify(db, views or (), settings.spark(), archive=archive, tell=tell)
+        verdicts: list[ViewVerdict] = verify(
+            db, views or (), settings.spark(), archive=archive, snapshot=snapshot, tell=tell
+        )
         bar.update(task, visible=False)
     if as_json:
         typer.echo(json.dumps({"views": [each.to_json() for each in verdicts]}, ensure_ascii=False))

@@ -357,6 +357,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/upstreams/{source}/token",
         "GET /v1/snapshots",
         "POST /v1/snapshots",
+        "GET /v1/snapshots/{name}",
         "DELETE /v1/snapshots/{name}",
         "GET /v1/schema",
         "GET /v1/status",

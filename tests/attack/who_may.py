@@ -47,6 +47,7 @@ ENDPOINTS: dict[str, tuple[str, object, set[Privilege] | str]] = {
     "POST /v1/transactions/{id}/rollback": ("/v1/transactions/none/rollback", {}, ACCOUNTS),
     "POST /v1/snapshots": ("/v1/snapshots", {}, {P.ARCHIVE}),
     "GET /v1/snapshots": ("/v1/snapshots", None, ACCOUNTS),
+    "GET /v1/snapshots/{name}": ("/v1/snapshots/none", None, {P.ARCHIVE}),
     "DELETE /v1/snapshots/{name}": ("/v1/snapshots/none", None, {P.ARCHIVE}),
     "GET /v1/upstreams/{source}/token": ("/v1/upstreams/none/token?position=0-1-1", None, ACCOUNTS),
     "GET /v1/schema": ("/v1/schema", None, {P.SHOW_VIEW}),

@@ -16,7 +16,7 @@ from running_cluster import Running, until
 from headrace import connect, embedded
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SnapshotGone
 from worker.archive.checking import check_archive
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
@@ -65,6 +65,9 @@ def test_a_cluster_loses_a_worker_and_is_backed_up_and_restored(launch: Launch, 
         db.table("stories").insert([{"title": f"story {at % 3}"} for at in range(STORIES)])
         vote(db, 1)
         before = archived(db)
+        vote(db, 7)
+        db.take_snapshot("then", hold=True)
+        then = answers(db)
         epochs = {each.base: each.epoch for each in all_manifests(Place(url))}
         os.kill(up.pids()["worker-1"], signal.SIGKILL)
         until(lambda: _votes(db, 2))
@@ -75,6 +78,13 @@ def test_a_cluster_loses_a_worker_and_is_backed_up_and_restored(launch: Launch, 
         assert [problem for checked in check_archive(Place(url)) for problem in checked.problems] == []
         wanted = answers(db)
         back_up_running(db, str(tmp_path / "backup"))
+        back_up_running(db, str(tmp_path / "backup of then"), snapshot="then")
+        assert answers(db.as_of("then"))[:2] == then[:2]
+        with pytest.raises(SnapshotGone):
+            back_up_running(db, str(tmp_path / "backup of none"), snapshot="none")
+    restore(str(tmp_path / "backup of then"), tmp_path / "then")
+    with embedded(tmp_path / "then") as db:
+        assert answers(db) == then != wanted
     assert up.stop()[0] == 0
 
     restore(str(tmp_path / "backup"), tmp_path / "again", cluster="main")

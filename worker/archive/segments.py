@@ -196,6 +196,23 @@ def _write_group(writer: Any, arrow: Any, gathered: list[Any]) -> int:
     return int(group.num_rows)
 
 
+def copy_up_to(
+    source: Place, segment: Segment, schema: TableSchema, up_to: int, target: Place, file: str
+) -> WrittenSegment:
+    """Write what a segment of the log has up to a position as one of its own.
+
+    :raises ArchiveError: as ``read_segment``."""
+    described = json.dumps(schema_to_json(schema), separators=(",", ":"))
+    arrow = arrow_schema(schema).with_metadata({"headrace.table": described})
+    rows = 0
+    with target.sink(file) as sink:
+        with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), arrow, compression=COMPRESSION) as writer:
+            for batch in _batches(source, segment, arrow, GROUP_ROWS):
+                kept = batch.filter(pc.less_equal(batch.column(SEQUENCE), up_to))
+                rows += _write_group(writer, arrow, [kept])
+        return WrittenSegment(rows, sink.bytes, sink.digest)
+
+
 def check_segment(place: Place, segment: Segment) -> None:
     """Compare size and digest with the manifest's.
 

@@ -344,9 +344,11 @@ class KnownTransactions:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsRequest:
-    """The snapshots that a base shard keeps. → ``KeptSnapshots``"""
+    """The snapshots that a base shard keeps. → ``KeptSnapshots``; SnapshotGone"""
 
     domain: DomainIndex
+    of: str = ""
+    """The one whose tables are asked for, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +356,8 @@ class KeptSnapshots:
     kept: tuple[SnapshotRecord, ...]
     still: str = ""
     """The one that is being taken: the shard stands still for it."""
+    tables: tuple[tuple[str, int, TableSchema], ...] = ()
+    """Of the one that was named: the base shard's name and position, and its table as it was."""
 
 
 @dataclass(frozen=True, slots=True)

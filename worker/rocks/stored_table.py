@@ -217,6 +217,9 @@ class StoreView:
     def position(self, name: str) -> int:
         return self.viewed(name).position
 
+    def schemas(self) -> list[TableSchema]:
+        return [each.schema for each in self.tables]
+
     def of(self, names: Sequence[str]) -> StoreView:
         """Some of its tables, for one of several who read it."""
         return StoreView(self.entries, tuple(self.viewed(name) for name in names), is_kept=True)

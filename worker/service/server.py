@@ -179,8 +179,8 @@ class WorkerServer:
                 return self._ask(lambda hosted, _: row_counts(hosted, domain))
             case TransactionsRequest(domain=domain):
                 return self._ask(lambda hosted, _: KnownTransactions(known_transactions(hosted, domain)))
-            case SnapshotsRequest(domain=domain):
-                return self._ask(lambda hosted, _: kept_snapshots(hosted, domain))
+            case SnapshotsRequest(domain=domain, of=of):
+                return self._ask(lambda hosted, _: kept_snapshots(hosted, domain, of))
             case StreamsRequest(domain=domain, table=table):
                 return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
             case HoldRequest(domain=domain, reader=reader):

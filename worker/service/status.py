@@ -9,6 +9,7 @@ from typing import Any
 from domains.engine.clock import latest
 from domains.engine.domain import Domain
 from domains.errors import NotFound
+from domains.language.types import TableSchema
 from domains.operators.edges import ReaderOperator
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, LinkId
@@ -107,11 +108,14 @@ def prepared_since(domain: Domain) -> dict[str, float]:
     return {id: record.since for id, record in prepared if record is not None}
 
 
-def kept_snapshots(hosted: DomainHost, domain: DomainIndex) -> KeptSnapshots:
-    """:raises NotHere: the domain is not here."""
-    host = _host(hosted, domain)
-    kept = host.domain.store.snapshots().values()
-    return KeptSnapshots(tuple(kept), host.domain.transactions.snapshots.still)
+def kept_snapshots(hosted: DomainHost, domain: DomainIndex, of: str = "") -> KeptSnapshots:
+    """:raises NotHere: the domain is not here. :raises SnapshotGone: it does not keep the one that is named."""
+    asked = _host(hosted, domain).domain
+    kept, tables = asked.store.snapshots().values(), list[tuple[str, int, TableSchema]]()
+    if of:
+        shown = asked.store.snapshot(of)
+        tables += [(asked.base_name(each), shown.position(each.name), each) for each in shown.schemas()]
+    return KeptSnapshots(tuple(kept), asked.transactions.snapshots.still, tuple(tables))
 
 
 def row_counts(hosted: DomainHost, domain: DomainIndex) -> RowCounts:

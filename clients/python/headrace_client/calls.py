@@ -76,6 +76,10 @@ def take_snapshot(name: str, *, hold: bool) -> Call[dict[str, Any]]:
     return Call("POST", "/v1/snapshots", lambda answer: answer, to_json({"name": name, "hold": hold}))
 
 
+def snapshot(name: str) -> Call[dict[str, Any]]:
+    return show(f"/v1/snapshots/{quote(name, safe='')}")
+
+
 def drop_snapshot(name: str) -> Call[None]:
     return Call("DELETE", f"/v1/snapshots/{quote(name, safe='')}", lambda _: None, None)
 

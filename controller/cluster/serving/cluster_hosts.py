@@ -362,8 +362,8 @@ class ClusterHosts:
         answer: KnownTransactions = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
         return answer.known
 
-    async def snapshots(self, domain: DomainIndex) -> KeptSnapshots:
-        request = SnapshotsRequest(domain)
+    async def snapshots(self, domain: DomainIndex, of: str = "") -> KeptSnapshots:
+        request = SnapshotsRequest(domain, of)
         answer: KeptSnapshots = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
         return answer
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from headrace_client import calls
 from headrace_client.connection import Connection
 
+from headrace import verifying
 from tests.migrations.spark.conftest import SMALL
 from tests.told_process import ToldProcess, headrace
 
@@ -88,6 +91,29 @@ def test_a_server_that_takes_writes_is_judged_at_one_moment(server: str) -> None
     assert written[0] > 10
 
 
+def test_a_snapshot_is_judged_at_its_own_positions(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside writes; and the answers of one held against the positions of another are wrong."""
+    with Connection(server) as db:
+        db.take_snapshot("first", hold=True)
+        db.table("votes").insert([{"user": -1, "story": story} for story in (1, 2, 3)])
+        db.table("stories").insert({"id": 77, "author": 1, "title": "late"})
+        db.take_snapshot("second", hold=True)
+    with writing(server):
+        code, out, err = verify(server, "--json", "--snapshot", "first")
+    assert code == 0, err
+    views = {view["view"]: view for view in json.loads(out)["views"]}
+    assert {name: view["verdict"] for name, view in views.items()} == {"with_votes": "equal", "ranking": "equal"}
+    assert (views["with_votes"]["keys"], views["with_votes"]["rows"]) == (4, 3)
+    mixed = replace(calls.snapshot("second"), read=lambda answer: answer | {"name": "first"})
+    monkeypatch.setattr(calls, "snapshot", lambda name: mixed)
+    with Connection(server) as db:
+        judged = verifying.verify(db, [], SMALL, snapshot="first")
+    assert {each.view: (each.verdict, each.looks) for each in judged} == {
+        "with_votes": ("different", verifying.LOOKS),
+        "ranking": ("different", verifying.LOOKS),
+    }
+
+
 def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
     with serving(tmp_path) as url:
         with Connection(url) as db:
@@ -97,7 +123,7 @@ def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
         assert "--archive" in err
 
 
-@pytest.mark.parametrize("flags", [["nothing"], ["--spark-conf", "novalue"]])
+@pytest.mark.parametrize("flags", [["nothing"], ["--spark-conf", "novalue"], ["--snapshot", "none"]])
 def test_what_is_wrong_is_one_line(server: str, flags: list[str]) -> None:
     code, _, err = verify(server, *flags)
     assert code == 1
