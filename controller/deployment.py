@@ -304,8 +304,9 @@ class Deployment(Protocol):
     in_doubt: Any
     snapshots: Any
     upstreams: Any
-    """A ``LiveViews``, the ``Sessions``, an ``InDoubt``, the ``Snapshots``, ``FollowedUpstreams``: of packages which
-    stand on this file."""
+    passing_on: Any
+    """A ``LiveViews``, the ``Sessions``, an ``InDoubt``, the ``Snapshots``, ``FollowedUpstreams``, a ``PassingOn``: of
+    packages which stand on this file."""
 
     @property
     def lists(self) -> StatementLists: ...

@@ -49,6 +49,7 @@ from controller.transactions.snapshots import SnapshotReads, Snapshots
 from controller.transactions.temporary import TemporaryTables
 from controller.transactions.transaction import Transaction
 from controller.upstreams.following import FollowedUpstreams
+from controller.upstreams.passing_on import PassingOn
 from controller.writing import Writing
 from domains.errors import BadRequest, Conflict, Locked, ReadTimeout
 from domains.language.types import Column, TableSchema
@@ -98,6 +99,7 @@ class Serving(Writing):
         self.selects = Selects(self, AskedShapes(ad_hoc), Texts())
         self._statements = Statements(self, self.selects)
         self._short_reads = ShortReads(self, self.selects)
+        self.passing_on = PassingOn(self, self._statements, self.selects)
         self.lists = self._statements.lists
         in_shards = self._known_transactions, self._kept_snapshots, self._bases
         self.in_doubt = InDoubt(self._transact, *in_shards)

@@ -21,6 +21,7 @@ from controller.transactions.limits import Isolation
 from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import AUTOMATIC_BYTES, DISK_RESERVE
 from headrace.errors import HeadraceError
+from headrace.flags import PARTS, Flag
 from headrace.listed import host_names, networks, origins, pairs
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SPARK_THRESHOLD, SparkSettings
@@ -33,7 +34,6 @@ from zookeeper.registration import check_name
 _LIMITS = Limits()
 MYSQL_VERSION = "8.0.36"
 DEFAULT_FILE = Path("headrace.toml")
-Pairs = Annotated[list[str], AfterValidator(pairs)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 DefaultCollation = Literal["utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_ai_ci"]
 
@@ -48,21 +48,6 @@ class SettingsError(HeadraceError):
     """A setting is wrong; the message is one line that says which, where from, and what would be right."""
 
     code = "bad_setting"
-
-
-PARTS = ("controller", "worker", "api")
-"""The commands that start a part of a cluster; ``up`` starts them all."""
-
-
-class Flag:
-    """The commands that take a setting as a flag, and what their help calls its value.
-
-    The command line makes the flags of this (``headrace/cli/serving.py``), so a setting is declared once.
-    """
-
-    def __init__(self, *commands: str, value: str | None = None) -> None:
-        self.commands = commands
-        self.value = value
 
 
 def flag_of(name: str) -> Flag:
@@ -99,6 +84,21 @@ class Settings(BaseSettings):
     )
     max_prepared: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
         default=16_382, ge=1, description="prepared statements of a connection of MySQL's protocol"
+    )
+    mysql_upstream: Annotated[str | None, Flag("serve", "up", "api", value="URL")] = Field(
+        default=None, description="database that tables here follow, to which MySQL's clients are passed on"
+    )
+    mysql_upstream_source: Annotated[str, Flag("serve", "up", "api", value="NAME")] = Field(
+        default="", description="what it is called here, if not by its database"
+    )
+    mysql_upstream_accounts: Annotated[Path | None, Flag("serve", "up", "api", value="FILE")] = Field(
+        default=None, description="accounts of it, as TOML: account here = name:password there"
+    )
+    mysql_upstream_connections: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=100, ge=1, description="connections to it that are open at once"
+    )
+    mysql_upstream_wait: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=0.5, ge=0, le=3600, description="seconds that a view waits for a client's own write to come from there"
     )
     memory_limit: Annotated[Size, Flag("serve", "up", "worker", value="SIZE")] = Field(
         default=512_000_000, description="bytes of state and readers, obeyed by evicting"
@@ -335,9 +335,9 @@ class Settings(BaseSettings):
         default=None,
         description="where Spark jobs run: local[N], spark://host:port, or none; every core here, if not given",
     )
-    spark_conf: Annotated[Pairs, Flag("serve", "up", "controller", "api", value="KEY=VALUE")] = Field(
-        default=[], description="a setting of Spark's own, as key=value; may be given several times"
-    )
+    spark_conf: Annotated[
+        list[str], AfterValidator(pairs), Flag("serve", "up", "controller", "api", value="KEY=VALUE")
+    ] = Field(default=[], description="a setting of Spark's own, as key=value; may be given several times")
     spark_threshold: Annotated[int, Flag("serve", "up", "controller", "api", value="ROWS")] = Field(
         default=SPARK_THRESHOLD,
         ge=0,

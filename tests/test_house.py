@@ -123,9 +123,9 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (60, 10180),
-    "api": (52, 9270),
-    "controller": (104, 20850),
+    "headrace": (62, 10244),
+    "api": (56, 10494),
+    "controller": (105, 21032),
     "worker": (90, 18665),
     "migrations": (164, 32810),
     "domains": (117, 23547),

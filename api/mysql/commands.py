@@ -245,6 +245,19 @@ class Commands:
 
     async def _prepare(self, payload: bytes) -> None:
         sql = self.session.read.text_of(payload[1:])
+        if not self._has_room(sql):
+            return
+        self.session.asker().check_known()
+        statements = await self._door.deployment.divided(sql)
+        if len(statements) != 1:
+            raise SqlSyntaxError("a prepared statement is one statement")
+        columns = await self._door.deployment.described(sql, self.session.asker())
+        self._last_prepared += 1
+        self._prepared[self._last_prepared] = PreparedText(sql, statements[0].parameters)
+        self._send_prepared(self._last_prepared, statements[0].parameters, columns)
+
+    def _has_room(self, sql: str) -> bool:
+        """For one more prepared statement; else the client is told."""
         limit = self._door.max_prepared
         held = sum(len(each.sql) for each in self._prepared.values())
         if len(self._prepared) >= limit or held + len(sql) > PREPARED_CHARACTERS:
@@ -255,15 +268,8 @@ class Commands:
                 hint="close those that are not used, or start the server with a greater max_prepared",
             )
             self.session.say(error, (1461, "42000"))
-            return
-        self.session.asker().check_known()
-        statements = await self._door.deployment.divided(sql)
-        if len(statements) != 1:
-            raise SqlSyntaxError("a prepared statement is one statement")
-        columns = await self._door.deployment.described(sql, self.session.asker())
-        self._last_prepared += 1
-        self._prepared[self._last_prepared] = PreparedText(sql, statements[0].parameters)
-        self._send_prepared(self._last_prepared, statements[0].parameters, columns)
+            return False
+        return True
 
     def _send_prepared(self, number: int, parameters: int, columns: Sequence[Column]) -> None:
         """The columns come again with each result, since they may be others by then."""
@@ -285,16 +291,26 @@ class Commands:
         reader = PayloadReader(payload, EXECUTE_HEAD)
         statement = self._statement(int.from_bytes(payload[1:5], "little"))
         wants_cursor = bool(payload[5:6] and payload[5] & 1)
-        params: list[Any] = []
+        params, long = list[Any](), {place: bytes(value) for place, value in statement.long.items()}
+        statement.long.clear()
         if statement.is_too_long:
             statement.is_too_long = False
             raise body_too_large(self._door.admission.limits.max_body_size)
         if statement.parameters:
-            long = {place: bytes(value) for place, value in statement.long.items()}
-            statement.long.clear()
             charset = self.session.read
             params, statement.types = read_parameters(reader, statement.parameters, statement.types, long, charset)
         statement.cursor = None
+        return self._perform(statement, params, payload, long, wants_cursor=wants_cursor)
+
+    def _perform(
+        self,
+        statement: PreparedText,
+        params: Sequence[Any],
+        payload: bytes,
+        long: dict[int, bytes],
+        *,
+        wants_cursor: bool,
+    ) -> Coroutine[Any, Any, None] | None:
         if not wants_cursor and self.session.found(statement.sql, params, binary=True):
             return self._read_by_client()
         return self._guarded(self._executed(statement, params, wants_cursor=wants_cursor))

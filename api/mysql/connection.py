@@ -23,6 +23,7 @@ from api.mysql.packets import (
     ok,
     refusal,
 )
+from api.mysql.passing import PassingCommands
 from api.mysql.proving import SHA2, ClientAnswer, Proving, new_nonce
 from api.mysql.shared import MysqlShared
 from api.mysql.values import UTF8, charset_of
@@ -289,7 +290,7 @@ class MysqlConnection(asyncio.Protocol):
 
     async def _log_in(self) -> None:
         door, nonce = self._door, new_nonce()
-        self.send((greeting(door.version, self.id, nonce, SHA2, UTF8.collation & 0xFF, tls=door.tls is not None),))
+        self.send((greeting(door.announced, self.id, nonce, SHA2, UTF8.collation & 0xFF, tls=door.tls is not None),))
         tried = ""
         try:
             async with asyncio.timeout(self._admission.limits.request_timeout):
@@ -323,7 +324,11 @@ class MysqlConnection(asyncio.Protocol):
         if self.commands is not None:
             await self.commands.reset()
         self._feed.most = self._admission.limits.max_body_size
-        self.commands = Commands(self._door, self, caller, answer, charset, secure=secure)
+        login = self._door.login_of(caller.account)
+        kind = Commands if login is None else PassingCommands
+        self.commands = kind(self._door, self, caller, answer, charset, secure=secure)
+        if isinstance(self.commands, PassingCommands) and login is not None:
+            self.commands.pass_on(login, answer.collation)
         if answer.schema:
             await self.commands.use(answer.schema)
         self.send((ok(status=self.commands.session.status()),))

@@ -23,6 +23,8 @@ class MysqlDoor:
 
     async def listen(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        if self._shared.slots is not None:
+            await self._shared.slots.hear()
         self._server = await loop.create_server(lambda: MysqlConnection(self._shared), sock=listening)
 
     async def close(self) -> None:
@@ -38,3 +40,4 @@ class MysqlDoor:
                     await asyncio.sleep(LOOK_SECONDS)
         for connection in [*connections.values()]:
             connection.give_up()
+        await self._shared.close()

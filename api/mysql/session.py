@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter, time
 from typing import Any
@@ -49,7 +49,7 @@ LeftRows = tuple[RowWriter, Sequence[Sequence[Any]]]
 
 
 def _chosen(name: object, now: Charset) -> Charset:
-    return now if name == now.name else CHARSETS[str(name or UTF8.name)]
+    return now if name == now.name else CHARSETS.get(str(name or UTF8.name), UTF8)
 
 
 class ConnectionSession:
@@ -111,6 +111,23 @@ class ConnectionSession:
 
     def forget_writes(self) -> None:
         self._clock = {}
+
+    # --- where statements are passed on ---------------------------------------------------------------------------
+
+    def show_only(self, may_show: Callable[[Collection[str]], bool]) -> None:
+        """Views answer at once only where their tables allow it."""
+        self._values.may_show = may_show
+
+    def wait_for(self, clock: Clock) -> None:
+        self._clock = tokens.merge(self._clock, clock)
+
+    def speak(self, client: str | None, results: str | None) -> None:
+        """In the character sets that the upstream's session has now."""
+        self.read, self._charset = _chosen(client, self.read), _chosen(results, self._charset)
+        self._values.variables |= {_CLIENT: self.read.name, _RESULTS: self._charset.name}
+
+    def inserted(self, first_id: int) -> None:
+        self._values.last_insert_id = first_id
 
     def asker(self) -> Caller:
         """Who asks, as they are now.

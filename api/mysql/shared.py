@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
@@ -10,12 +12,16 @@ from api.auditing import HttpAudit
 from api.doors.tls import Tls
 from api.endpoints import Endpoints, RequestMetrics
 from api.limits import Admission
+from api.mysql.follower import FollowedTables
 from api.mysql.packets import STATUS_AUTOCOMMIT, eof, ok
 from api.mysql.proving import ClientAnswer
+from api.mysql.upstream import CONNECT_SECONDS, UpstreamConnection, UpstreamServer
 from api.mysql.values import Charset, RowWriter
 from controller.deployment import Deployment
+from domains.errors import HeadraceError, Overloaded
 from domains.language.types import Column
 
+PASSED_ON = "mysql passed on"
 ROUTE = "mysql"
 """What metrics and the audit log call it."""
 
@@ -93,6 +99,69 @@ class WholeAnswers:
         return found
 
 
+class UpstreamSlots:
+    """The connections of a process to its upstream."""
+
+    def __init__(self, server: UpstreamServer) -> None:
+        self.server = server
+        self.version = ""
+        """The upstream's, once it was heard."""
+        self.began_with: dict[str, str] = {}
+        """What a session there begins with."""
+        self._open: set[UpstreamConnection] = set()
+        self._opening = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def hear(self) -> None:
+        """The upstream's version, if it is there."""
+        with suppress(HeadraceError):
+            greeted = await UpstreamConnection.greeted(self.server)
+            self.version = greeted.version
+            greeted.close()
+
+    async def connect(
+        self, login: tuple[str, str], capabilities: int, collation: int, schema: str
+    ) -> UpstreamConnection:
+        """:raises Overloaded: there are as many as may be. :raises Unavailable, UpstreamRefused"""
+        self._open = {each for each in self._open if not each.is_lost}
+        most = self.server.connections
+        if len(self._open) + self._opening >= most:
+            raise Overloaded(
+                f'"mysql_upstream_connections", {most} connections to the upstream, are open',
+                hint="close those that are not used, or start the server with more",
+            )
+        self._opening += 1
+        try:
+            made = await UpstreamConnection.connect(self.server, login, capabilities, collation, schema.encode())
+        finally:
+            self._opening -= 1
+        self._open.add(made)
+        self.version = made.version
+        if not self.began_with:
+            self.began_with = {**made.tracked, "schema": ""}
+        return made
+
+    def kill(self, victim: UpstreamConnection, login: tuple[str, str], *, query: bool) -> asyncio.Task[None]:
+        """Have the upstream stop what a connection asks, on another one: it would go on with it to its end."""
+        task = asyncio.create_task(self._kill(victim, login, query=query))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _kill(self, victim: UpstreamConnection, login: tuple[str, str], *, query: bool) -> None:
+        with suppress(HeadraceError):  # It has ended by itself, or the upstream is gone.
+            beside = await UpstreamConnection.connect(self.server, login, 0, 45, b"")
+            with suppress(HeadraceError):
+                await beside.ask(f"KILL {'QUERY ' if query else ''}{victim.id}".encode())
+            beside.close()
+
+    async def close(self) -> None:
+        for each in self._open:
+            each.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CONNECT_SECONDS)
+
+
 class MysqlShared:
     """Of one port of one process."""
 
@@ -105,9 +174,10 @@ class MysqlShared:
         tls: Tls | None = None,
         version: str,
         max_prepared: int,
+        upstream: UpstreamServer | None = None,
     ) -> None:
         """``endpoints``: those of HTTP, whose limits and accounts are the same. ``version``: the announced one.
-        ``max_prepared``: prepared statements of a connection."""
+        ``max_prepared``: prepared statements of a connection. ``upstream``: where what no view answers is passed on."""
         self.deployment = deployment
         self.authentication = endpoints.authentication
         self.admission: Admission = endpoints.admission
@@ -118,9 +188,30 @@ class MysqlShared:
         log = None if deployment.accounts is None else deployment.accounts.audit
         self.audit = None if log is None else HttpAudit(log, deployment.migration, ROUTE)
         self.answers = WholeAnswers()
+        self.slots = None if upstream is None else UpstreamSlots(upstream)
+        self.followed = None if upstream is None else FollowedTables(deployment, upstream)
+        self.passed = requests.route(PASSED_ON)
         self.began = monotonic()
         self.questions = 0
         self.connections: dict[int, MysqlClient] = {}
+
+    @property
+    def announced(self) -> str:
+        """The version that clients are told: the upstream's, which their statements are for."""
+        return (self.slots.version if self.slots is not None else "") or self.version
+
+    def login_of(self, account: str) -> tuple[str, str] | None:
+        """The account upstream that an account's statements are passed on under; None: they are performed here."""
+        if self.slots is None:
+            return None
+        server = self.slots.server
+        return server.accounts.get(account) if account else server.owner
+
+    async def close(self) -> None:
+        if self.followed is not None:
+            await self.followed.close()
+        if self.slots is not None:
+            await self.slots.close()
 
     def statistics(self) -> str:
         """What COM_STATISTICS tells."""

@@ -96,7 +96,9 @@ class ShortReads:
             if found is None:
                 return None
             short, values = found
-            rights = asker.rights
+            rights, may_show = asker.rights, asker.values.may_show
+            if may_show is not None and not may_show(short.select.planned.tables):
+                return None
             if rights is not None and not all(rights.allow(*right) for right in short.needed):
                 return None
             page = self._page(short, values, token)

@@ -46,12 +46,12 @@ def import_(
 
       headrace import mysql://headrace:secret@127.0.0.1/shop orders customers
     """
+    from headrace.upstream.address import UpstreamAddress
     from headrace.upstream.following import (  # Late: its driver is an extra.
         FollowRequest,
         UpstreamFollower,
         begin_import,
     )
-    from headrace.upstream.source import UpstreamAddress
 
     settings = load_settings(config, url=url)
     asked = FollowRequest(UpstreamAddress.parse(upstream), source, chunk_rows, patience)
@@ -98,8 +98,8 @@ def follow(
 
       headrace follow mysql://headrace:secret@127.0.0.1/shop
     """
+    from headrace.upstream.address import UpstreamAddress
     from headrace.upstream.following import FollowRequest, UpstreamFollower
-    from headrace.upstream.source import UpstreamAddress
     from headrace.upstream.target import FollowedDatabase
 
     settings = load_settings(config, url=url)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from api.mysql.upstream import UpstreamServer
 from controller.access.audit_file import AuditFile
 from controller.access.audit_log import AuditLog
 from controller.access.keeper import TokenVerifier
 from headrace.errors import BadRequest
-from headrace.settings import ASYMMETRIC, Settings
+from headrace.settings import ASYMMETRIC, Settings, SettingsError
+from headrace.upstream.address import UpstreamAddress
 from zookeeper.address import is_loopback
 
 FILE_SECONDS = 5.0
@@ -155,3 +158,36 @@ def _check_url(url: str) -> None:
             f'jwt_keys "{url}" is no https:// URL',
             hint="whoever changes an answer on its way would make tokens; http:// is taken of this machine only",
         )
+
+
+def upstream_of(settings: Settings) -> UpstreamServer | None:
+    """Where statements of MySQL's clients are passed on to.
+
+    :raises SettingsError: there is no such place, or a file of it cannot be read."""
+    if settings.mysql_upstream is None:
+        return None
+    address = UpstreamAddress.parse(settings.mysql_upstream)
+    path, accounts = settings.mysql_upstream_accounts, dict[str, tuple[str, str]]()
+    try:
+        if path is not None:
+            if path.stat().st_mode & 0o077:
+                raise SettingsError(f'mysql_upstream_accounts: others may read "{path}"', hint=f"chmod 600 {path}")
+            for name, login in tomllib.loads(path.read_text("utf-8")).items():
+                if not isinstance(login, str) or ":" not in login:
+                    raise SettingsError(f'mysql_upstream_accounts: "{name}" has no "name:password" in "{path}"')
+                user, _, password = login.partition(":")
+                accounts[name] = user, password
+        tls = None if address.ssl_ca is None else ssl.create_default_context(cafile=address.ssl_ca)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"mysql_upstream: {error}") from error
+    return UpstreamServer(
+        host=address.host,
+        port=address.port,
+        database=address.database,
+        source=settings.mysql_upstream_source or address.database,
+        owner=(address.user, address.password),
+        accounts=accounts,
+        tls=tls,
+        connections=settings.mysql_upstream_connections,
+        wait=settings.mysql_upstream_wait,
+    )

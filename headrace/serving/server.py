@@ -25,6 +25,7 @@ from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
 from headrace.errors import HeadraceError, named
+from headrace.serving.access import upstream_of
 from headrace.serving.certificates import context_of, read_again
 from headrace.serving.listening import (
     GRACE_SECONDS,
@@ -264,6 +265,7 @@ async def _mysql_door(
         tls=tls,
         version=settings.mysql_version,
         max_prepared=settings.max_prepared,
+        upstream=upstream_of(settings),
     )
     door = MysqlDoor(shared)
     await door.listen(listening)

@@ -21,9 +21,10 @@ from headrace.errors import (
     TransactionEnded,
     Unavailable,
 )
+from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.batch import UpstreamBatch
 from headrace.upstream.columns import Stopped
-from headrace.upstream.source import Chunk, Upstream, UpstreamAddress
+from headrace.upstream.source import Chunk, Upstream
 from headrace.upstream.statements import Altered, Emptied, meaning_of
 from headrace.upstream.stream import Stream, UpstreamTransaction
 from headrace.upstream.target import FollowedDatabase

@@ -21,8 +21,9 @@ from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE  # type: ignore
 
 from controller.upstreams.positions import GtidPosition
 from headrace.errors import HeadraceError, Unavailable
+from headrace.upstream.address import TIMEOUT, UpstreamAddress
 from headrace.upstream.columns import ZERO, Stopped
-from headrace.upstream.source import TIMEOUT, UpstreamAddress, answered
+from headrace.upstream.source import answered
 
 QUIET = (
     event.RotateEvent,

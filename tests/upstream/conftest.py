@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import embedded
+from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.following import FollowRequest, UpstreamFollower, UpstreamProgress, begin_import
-from headrace.upstream.source import Upstream, UpstreamAddress
+from headrace.upstream.source import Upstream
 from headrace.upstream.target import FollowedDatabase
 from loadgen.bench import servers
 from tests.upstream.upstream_server import UpstreamServer, rows_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import AlreadyExists, BadRequest, NotFound
+from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.columns import Stopped
-from headrace.upstream.source import UpstreamAddress
 from headrace.upstream.target import FollowedDatabase
 from loadgen.bench import servers
 from tests.upstream.upstream_server import UpstreamServer

@@ -8,7 +8,7 @@ request and keeps it up to date; a request over HTTP has the one of :data:`NO_SE
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from domains.errors import SqlError, Unsupported
@@ -53,6 +53,8 @@ class SessionValues:
     warnings: list[SessionWarning] = field(default_factory=list)
     status: dict[str, str] = field(default_factory=dict)
     """What SHOW STATUS shows."""
+    may_show: Callable[[Collection[str]], bool] | None = None
+    """Whether a view of these tables may be shown without a wait; None: any."""
 
     def variable(self, name: str, *, of_all: bool = False) -> Value | bool:
         """The value of ``@@name``, or ``of_all`` of ``@@global.name``.
