@@ -133,8 +133,7 @@ class PassingCommands(Commands):
                 return self._guarded(self._reset_passed(payload))
             case 0x1B:
                 return self._guarded(self._set_option(payload))
-            case _:
-                return super()._begin(command, payload)
+        return super()._begin(command, payload)
 
     async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
         """What has no answer."""
