@@ -72,7 +72,8 @@ histories: $(INSTALLED)  ## the checker of histories on MariaDB (which has to be
 histories-served: $(INSTALLED)  ## histories of transactions on a server of Headrace that is killed meanwhile; SECONDS=60 SEED=1 KEEP=directory
 	@$(BIN)/python -m tests.histories headrace --kills --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP))
 
-histories-long: $(INSTALLED)  ## histories of simulated shards with all that can go wrong, until so many operations are judged; OPERATIONS=10000000 SEED=1
+histories-long: $(INSTALLED)  ## histories of simulated shards with all that can go wrong, until so many operations are judged; before them those of a cluster, for CLUSTER seconds; OPERATIONS=10000000 SEED=1
+	$(if $(CLUSTER),@$(BIN)/python -m tests.histories cluster --seconds $(CLUSTER) $(if $(SEED),--seed $(SEED)))
 	@$(BIN)/python -m tests.histories simulated --operations $(or $(OPERATIONS),10000000) $(if $(SEED),--seed $(SEED))
 
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2

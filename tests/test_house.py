@@ -131,7 +131,7 @@ HOUSE = {
     "domains": (117, 23547),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (78, 14080),
+    "loadgen": (78, 14270),
     "clients": (10, 2560),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

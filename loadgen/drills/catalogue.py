@@ -151,6 +151,15 @@ DRILLS = {
             prepare=transfers.prepare,
             means=transfers.means,
         ),
+        Drill(
+            "transactions-partition",
+            "cut a worker's network off amid the same transactions",
+            transfers.cut_off_amid_transfers,
+            Goals(untouched=False),
+            ClusterShape(apis=2),
+            prepare=transfers.prepare,
+            means=transfers.means_of_partition,
+        ),
     )
 }
 

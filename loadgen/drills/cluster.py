@@ -112,6 +112,8 @@ class DrillCluster:
     zookeeper: str | None = None
     """Address of an existing ZooKeeper; None: the supervisor starts its own."""
     port: int = 0
+    mysql_port: int = 0
+    """Where MySQL's clients are answered; 0: nowhere."""
     _process: asyncio.subprocess.Process | None = None
 
     @property
@@ -148,6 +150,7 @@ class DrillCluster:
             "--shards": shape.shards,
             "--controllers": shape.controllers,
             "--apis": shape.apis,
+            **({"--mysql-port": self.mysql_port} if self.mysql_port else {}),
             **({"--zookeeper": self.zookeeper} if self.zookeeper else {"--zookeepers": shape.zookeepers}),
         }
         return [sys.executable, "-m", *program, *(str(word) for option in options.items() for word in option)]
@@ -238,11 +241,13 @@ class DrillCluster:
         return httpx.AsyncClient(base_url=self.url, timeout=ASK_SECONDS)
 
     def started_with(self, kind: str, environment: Mapping[str, str]) -> None:
-        """Parts of this kind are to be started with this in their environment."""
+        """Parts of this kind are to be started with this, too, in their environment."""
         shape = self.shape
         count = {"worker": shape.workers, "controller": shape.controllers, "api": shape.apis}[kind]
         for number in range(1, count + 1):
-            self.special[f"{kind}-{number}"] = {"environment": environment}
+            before = self.special.get(f"{kind}-{number}", {})
+            both = {**before.get("environment", {}), **environment}
+            self.special[f"{kind}-{number}"] = {**before, "environment": both}
 
     async def status(self) -> dict[str, Any] | None:
         """``GET /v1/status``; None where there is no answer."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -104,6 +105,11 @@ def need_root(drill: str, what: str) -> None:
 def need_program(drill: str, name: str) -> None:
     if shutil.which(name) is None:
         raise NotPossible(f'"{drill}" is not possible here, because there is no program "{name}"')
+
+
+def need_module(drill: str, name: str) -> None:
+    if find_spec(name) is None:
+        raise NotPossible(f'"{drill}" is not possible here, because there is no module "{name}"')
 
 
 def run(*command: str) -> None:

@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("special", type=json.loads)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--zookeeper")
+    parser.add_argument("--mysql-port", type=int)
     for name in ("port", "workers", "shards", "controllers", "zookeepers", "apis"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())

@@ -23,8 +23,12 @@ SETTINGS = (
     "thread_handling",
 )
 LISTS = re.compile(r"\bIN\s*\(\s*\?\s*\)", re.IGNORECASE)
-DEADLOCKS = (1205, 1213)
+DEADLOCK = 1213
+DEADLOCKS = (1205, DEADLOCK)
 """Codes of a lock that was waited for too long, and of a deadlock: the transaction was undone and may be done again."""
+
+BROKEN: tuple[type[Exception], ...] = (Error, OSError, EOFError, RuntimeError)
+"""All that asyncmy raises where a connection breaks amid a statement."""
 
 
 def text_of(query: Query) -> str:

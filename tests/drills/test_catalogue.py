@@ -32,6 +32,7 @@ NAMES = {
     "disk-loss-spark",
     "backup",
     "transactions",
+    "transactions-partition",
 }
 
 

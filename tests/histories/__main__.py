@@ -4,6 +4,7 @@ python -m tests.histories check run.json --level strict-serializable
 python -m tests.histories control --seconds 60 --seed 1
 python -m tests.histories headrace --seconds 60 --seed 1 --kills
 python -m tests.histories headrace --isolation repeatable-read --locking --shards 3
+python -m tests.histories cluster --seconds 600 --seed 1
 python -m tests.histories long --operations 10_000_000
 python -m tests.histories simulated --operations 10_000_000
 """
@@ -11,6 +12,7 @@ python -m tests.histories simulated --operations 10_000_000
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import random
 import resource
@@ -23,14 +25,15 @@ from pathlib import Path
 from controller.transactions.limits import Isolation
 from loadgen.bench import servers
 from tests.histories.anomalies import LEVELS
-from tests.histories.checker import check
+from tests.histories.checker import Report, check
+from tests.histories.clustered import WAYS, Clustered
 from tests.histories.control import control
 from tests.histories.events import BadHistory, Event, HistoryFile, write
 from tests.histories.long import judged as judge_simulated
 from tests.histories.mariadb import Kept
 from tests.histories.registers import SPANS
-from tests.histories.served import Asked, run_on_headrace
-from tests.histories.workload import Workload, modelled
+from tests.histories.served import Asked, recorded_beside_kills, run_on_headrace
+from tests.histories.workload import MOST_BLOCKS, Workload, modelled
 
 
 def check_file(path: Path, level: str, spans: str | None) -> int:
@@ -79,15 +82,50 @@ def check_headrace(seconds: float, seed: int, keep: Path | None, *, kills: bool,
             )
         if keep is not None:
             write(keep / f"headrace-{way}.json", events)
-        for report in how.judged(events, way):
-            found = ", ".join(f"{name} {count:,}" for name, count in report.found.most_common()) or "no anomaly"
-            done = ", ".join(f"{count:,} {name}" for name, count in report.outcomes.most_common())
-            verdict = "" if report.holds else ", broken"
-            print(f"{way}: {done}, {killed} kills: {found}; {report.level}{verdict}", flush=True)
-            for finding in () if report.holds else report.findings:
-                print(finding)
-            right &= report.holds
+        right &= told(way, how.judged(events, way), killed)
     return 0 if right else 1
+
+
+def told(way: str, reports: list[Report], killed: int) -> bool:
+    """Whether all hold."""
+    for report in reports:
+        found = ", ".join(f"{name} {count:,}" for name, count in report.found.most_common()) or "no anomaly"
+        done = ", ".join(f"{count:,} {name}" for name, count in report.outcomes.most_common())
+        verdict = "" if report.holds else ", broken"
+        print(f"{way}: {done}, {killed} kills: {found}; {report.level}{verdict}", flush=True)
+        for finding in () if report.holds else report.findings:
+            print(finding)
+    return all(report.holds for report in reports)
+
+
+def check_cluster(seconds: float, seed: int, keep: Path | None) -> int:
+    """One cluster, whose parts are killed: each way to keep and to ask, for equal parts of the time."""
+
+    async def run(folder: Path) -> bool:
+        system, right, operations = Clustered(folder / "data"), True, 0
+        await system.create()
+        try:
+            for number, (kept, how, by_mysql) in enumerate(WAYS):
+                first = number * (MOST_BLOCKS // len(WAYS))
+                last = first + MOST_BLOCKS // len(WAYS) - 2
+                workload = Workload(seed + number, lists=kept != "registers", block=first, most_blocks=last)
+                system.asked(kept, workload.keys, how, by_mysql=by_mysql)
+                await system.serves()
+                killed = system.kills
+                events = await recorded_beside_kills(system, workload, seconds=seconds / len(WAYS), kills=True)
+                way = f"{kept}, {how.isolation}{' for share' * how.locking}, {'MySQL' if by_mysql else 'HTTP'}"
+                if keep is not None:
+                    write(keep / f"{way}.json", events)
+                reports = how.judged(events, kept)
+                operations += reports[0].operations
+                right &= told(way, reports, system.kills - killed)
+        finally:
+            await system.stop()
+        print(f"{operations:,} operations judged, {system.kills} kills", flush=True)
+        return right
+
+    with tempfile.TemporaryDirectory() as folder:
+        return 0 if asyncio.run(run(Path(folder))) else 1
 
 
 def main() -> int:
@@ -111,6 +149,10 @@ def main() -> int:
     ours.add_argument("--kills", action="store_true", help="kill -9 the server every few seconds")
     ours.add_argument("--shards", type=int, default=1)
     ours.add_argument("--keep", type=Path, help="write the histories into this directory")
+    cluster = commands.add_parser("cluster", help="a cluster whose parts are killed, over HTTP and MySQL's protocol")
+    cluster.add_argument("--seconds", type=float, default=600.0)
+    cluster.add_argument("--seed", type=int, help="drawn and printed without it; each way has the next one")
+    cluster.add_argument("--keep", type=Path, help="write the histories into this directory")
     long = commands.add_parser("long", help="make a long history without anomalies, and check it")
     long.add_argument("--operations", type=int, default=1_000_000)
     long.add_argument("--seed", type=int, default=1)
@@ -128,6 +170,9 @@ def main() -> int:
     if options.command == "simulated":
         print(f"simulated shards from seed {seed}", flush=True)
         return 1 if judge_simulated(options.operations, seed, lambda line: print(line, flush=True)).found else 0
+    if options.command == "cluster":
+        print(f"a cluster from seed {seed} for {options.seconds:.0f} s", flush=True)
+        return check_cluster(options.seconds, seed, options.keep)
     if options.command == "headrace":
         print(f"Headrace from seed {seed} for {options.seconds:.0f} s")
         how = Asked(options.isolation, options.locking)

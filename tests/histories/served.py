@@ -25,6 +25,7 @@ from headrace_client.errors import (
     ConstraintViolation,
     HeadraceError,
     Locked,
+    ReadTimeout,
     TransactionEnded,
     Unavailable,
 )
@@ -49,6 +50,8 @@ CREATE EXT VIEW registers_by_key AS SELECT k, v FROM registers WHERE k = ?;
 CREATE EXT VIEW rows_by_key AS SELECT k, v FROM elements WHERE k = ? ORDER BY position
 """
 UP_SECONDS = 60.0
+AWAY_SECONDS = 0.2
+"""Before the next transaction of a client who was told that something is away: else it would try all that there are."""
 KILL_SECONDS = 4.0
 """Between two kills, on the average."""
 
@@ -157,13 +160,11 @@ class ServedSession:
     async def _done(self, statement: Awaitable[Answer]) -> Answer:
         try:
             return await statement
-        except Locked as error:
-            await self.rollback()
+        except (Conflict, TransactionEnded) as error:
             raise Aborted from error
-        except (Conflict, TransactionEnded, ConnectionFailed, Unavailable) as error:
-            raise Aborted from error  # Nothing of it is stored before its commit.
-        except ConstraintViolation as error:
-            await self.rollback()
+        except (ConstraintViolation, ConnectionFailed, ReadTimeout, Unavailable) as error:
+            await self.rollback()  # Nothing of it is stored before its commit, and it may hold locks.
+            await asyncio.sleep(0 if isinstance(error, ConstraintViolation | Locked) else AWAY_SECONDS)
             raise Aborted from error
 
     async def read(self, keys: Sequence[int], how: How) -> dict[int, Any]:
@@ -204,13 +205,13 @@ class ServedSession:
             await self._transaction.commit()
         except (Conflict, TransactionEnded) as error:
             raise Aborted from error
-        except (ConnectionFailed, Unavailable) as error:
+        except (ConnectionFailed, ReadTimeout, Unavailable) as error:
             raise Unknown from error
 
     async def rollback(self) -> None:
         try:
             await self._transaction.rollback()
-        except (TransactionEnded, ConnectionFailed, Unavailable):
+        except (TransactionEnded, ConnectionFailed, ReadTimeout, Unavailable):
             return  # It is over in each of these cases.
 
     async def close(self) -> None:
@@ -229,24 +230,40 @@ def run_on_headrace(
 ) -> tuple[list[Event], int]:
     """The history of a run of so many seconds from when the server is there, and how often it was killed in it."""
 
-    async def killing(system: Served) -> None:
-        draws = random.Random(workload.seed)
-        while True:
-            await asyncio.sleep(draws.uniform(0.5, 1.5) * KILL_SECONDS)
-            await system.kill()
-
     async def run() -> tuple[list[Event], int]:
         system = Served(folder / "data", kept, workload.keys, shards, how)
         await system.create()
-        until = time.monotonic() + seconds
-        workload.go_on = lambda: time.monotonic() < until
-        killer = asyncio.create_task(killing(system)) if kills else None
         try:
-            return await recorded(system, workload, CLIENTS), system.kills
+            return await recorded_beside_kills(system, workload, seconds=seconds, kills=kills), system.kills
         finally:
-            if killer is not None:
-                killer.cancel()
-                await asyncio.gather(killer, return_exceptions=True)
             await system.stop()
 
     return asyncio.run(run())
+
+
+async def recorded_beside_kills(
+    system: Served, workload: Workload, *, seconds: float = inf, kills: bool = False, every: int | None = None
+) -> list[Event]:
+    """The history of a run of so many seconds. ``every``: so many transactions are begun between two kills."""
+
+    async def killing() -> None:
+        draws, begun = random.Random(workload.seed), 0
+        while True:
+            if every is None:
+                await asyncio.sleep(draws.uniform(0.5, 1.5) * KILL_SECONDS)
+            begun += every or 0
+            while workload.begun < begun:
+                await asyncio.sleep(0.01)
+            await system.kill()
+
+    until = time.monotonic() + seconds
+    workload.go_on = lambda: time.monotonic() < until
+    killer = asyncio.create_task(killing()) if kills else None
+    try:
+        return await recorded(system, workload, CLIENTS)
+    finally:
+        if killer is not None:
+            killer.cancel()
+            for ended in await asyncio.gather(killer, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    raise ended
