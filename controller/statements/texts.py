@@ -37,7 +37,7 @@ from migrations.parse.temporary import MAKES_TEMPORARY, said_by_session
 from migrations.statements.alone import read_alone
 from migrations.statements.prepared import TEXTS_KEPT, PreparedStatement, PreparedTexts, prepared_of
 from migrations.statements.statement import ConstantSelect
-from migrations.statements.texts_of_shape import TextsOfShape
+from migrations.statements.texts_of_shape import QualifiedShapes, TextsOfShape
 from worker.service.child_pool import ChildPool
 
 Found = TypeVar("Found")
@@ -62,6 +62,7 @@ class Texts:
         self._beside: ChildPool | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._qualified: dict[tuple[str, str], str] = {}
+        self._qualified_shapes = QualifiedShapes()
         self._pickled: tuple[State | None, bytes] = None, b""
 
     def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
@@ -134,6 +135,8 @@ class Texts:
 
         :raises SqlSyntaxError: with line and column.
         """
+        if (said := self._qualified_shapes.said(sql, schema)) is not None:
+            return said
         known = self._qualified.pop((schema, sql), None)
         if known is None:
             if self._limits is not None:
@@ -141,6 +144,7 @@ class Texts:
                 measure(sql, self._limits)
             whole = partial(qualified, sql, schema)
             known = await self.aside(whole) if self.is_left(sql) else whole()
+            self._qualified_shapes.learn(sql, schema, known)
         if len(sql) <= SHORT_TEXT:
             self._qualified[schema, sql] = known
             if len(self._qualified) > TEXTS_KEPT:
@@ -149,7 +153,8 @@ class Texts:
 
     def qualified_before(self, sql: str, schema: str | None) -> str | None:
         """The same of a text that came before."""
-        return self._qualified.get((schema or SCHEMA, sql))
+        schema = schema or SCHEMA
+        return self._qualified_shapes.said(sql, schema) or self._qualified.get((schema, sql))
 
     def one_known(self, sql: str) -> PreparedStatement | None:
         """See :class:`migrations.statements.prepared.PreparedTexts`."""

@@ -159,8 +159,7 @@ def _shaped(
 ) -> tuple[_ShapedStatement, ...]:
     """The shape of a text; empty where its constants say more than parameters would."""
     ends = [0, *(group.end for group in groups)]
-    starts = [group.start for group in groups]
-    around = [sql[end:start] for end, start in zip(ends, [*starts, len(sql)], strict=True)]
+    starts, around = [group.start for group in groups], _pieces(sql, groups)
     if any(each in part for part in around for each in _UNUSUAL):
         return ()
     try:
@@ -208,3 +207,38 @@ def _is_plain(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.upper() == "VALUES" or (node.name.upper() == "NOW" and not node.expressions)
     return type(node) in _PLAIN
+
+
+class QualifiedShapes:
+    """What texts say to a session in another database, by their shapes: the names in it do not depend on constants."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], list[str]] = {}
+        """By the schema and what stands around the constants: what stands around them then."""
+
+    def said(self, sql: str, schema: str) -> str | None:
+        """None: the text is to be parsed, and then learnt."""
+        found = around_constants(sql)
+        around = None if found is None else self._known.get((schema, found[0]))
+        if found is None or around is None:
+            return None
+        constants = [sql[group.start : group.end] for group in found[1]]
+        return "".join([part for pair in zip(around, [*constants, ""], strict=True) for part in pair])
+
+    def learn(self, sql: str, schema: str, said: str) -> None:
+        found, then = around_constants(sql), around_constants(said)
+        if found is None or then is None or not found[1]:
+            return
+        before, behind = _pieces(sql, found[1]), _pieces(said, then[1])
+        kept = [sql[g.start : g.end] for g in found[1]] == [said[g.start : g.end] for g in then[1]]
+        # Each constant stands between words, and in none of them, and in no comment.
+        if kept and not any(part.count("`") % 2 or any(each in part for each in (*_UNUSUAL, "'")) for part in before):
+            self._known[schema, found[0]] = behind
+            if len(self._known) > TEXTS_KEPT:
+                del self._known[next(iter(self._known))]
+
+
+def _pieces(sql: str, groups: Sequence[ConstantGroup]) -> list[str]:
+    """What stands around the constants of a text."""
+    starts, ends = [*(group.start for group in groups), len(sql)], [0, *(group.end for group in groups)]
+    return [sql[end:start] for end, start in zip(ends, starts, strict=True)]

@@ -76,6 +76,8 @@ class RocksStore:
         """Those that end with the process."""
         self._untold: dict[str, tuple[SnapshotRecord, StoreView]] = {}
         self._positions: dict[str, int] = {}
+        self._synced = -1
+        """The sequence number up to which all is on disk."""
         """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._room = CacheRoom()
         self._next_table = 1
@@ -302,12 +304,15 @@ class RocksStore:
 
         StorageFailure: the disk refused, and none of the steps since the last sync may be told to anyone.
         """
+        if self._database.sequence() == self._synced and self._database.failure is None:
+            return  # What a transaction stages is in memory: the log's sync would take as long as that of a write.
         reached = self._reached()
         self._database.sync()
         try:
             self._record.write(reached)
         except OSError as error:
             self._database.fail("sync", error)
+        self._synced = reached.reached.sequence
 
     def _reached(self) -> PreparedRecord:
         """The record of what is reached, to be taken before a sync, which may serve later steps as well: the record is

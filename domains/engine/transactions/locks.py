@@ -195,6 +195,7 @@ class Locks:
                 yield waiting.packet
                 if self._asked is not None:
                     del self.waiting[request]
+                    self._look_at(waiting.id)  # Whoever stood behind it may have the same: both may only read.
                 self._asked = None
 
     def _closes_ring(self, request: RequestId, waiting: WaitingWrite, holders: frozenset[str]) -> bool:
@@ -206,7 +207,12 @@ class Locks:
     def let_go(self, id: str) -> None:
         """A transaction holds nothing any more."""
         if self.holders.pop(id, None) is not None:
-            self._line = list(self.waiting)
+            self._look_at(id)
+
+    def _look_at(self, id: str) -> None:
+        """Those who wait for a transaction may go on. They are few, where many wait."""
+        line = set(self._line)
+        self._line = [request for request, each in self.waiting.items() if request in line or id in each.met.holders]
 
     def stop(self, id: str, error: HeadraceError | None = None) -> None:
         """What the transaction waits for it does not get, since that takes too long, or since it has ended."""

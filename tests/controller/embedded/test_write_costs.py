@@ -11,6 +11,7 @@ import pytest
 from controller.embedded.local import LocalDeployment
 from domains.language.types import Delta, Row
 from domains.plan.graph import Columns
+from worker.rocks.database import Database
 from worker.rocks.table import RocksTable
 
 VOTES = 500
@@ -52,5 +53,32 @@ async def test_a_vote_for_a_popular_story_reads_none_of_its_votes(
         for story in (1, 2):
             await deployment.delete("votes", {"user_id": -1, "story_id": story})
         assert await deployment.pages("v", [[1], [2]]) == before
+    finally:
+        await deployment.close()
+
+
+async def test_what_a_transaction_stages_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = 0
+    sync = Database.sync
+
+    def counting(database: Database) -> None:
+        nonlocal synced
+        synced += 1
+        sync(database)
+
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute("CREATE TABLE c (id INT PRIMARY KEY, n INT); INSERT INTO c VALUES (1, 0), (2, 0)")
+        monkeypatch.setattr(Database, "sync", counting)
+        change = (
+            "UPDATE c SET n = n + 1 WHERE id = 1; SELECT n FROM c WHERE id = 1; UPDATE c SET n = n + 1 WHERE id = 2"
+        )
+        for ending, syncs in (("ROLLBACK", 0), ("COMMIT", 1)):
+            synced = 0
+            await deployment.execute(f"BEGIN; {change}; {ending}")
+            assert synced == syncs
+        synced = 0
+        await deployment.execute("UPDATE c SET n = n + 1 WHERE id = 1; UPDATE c SET n = n + 1 WHERE id = 1")
+        assert synced == 2
     finally:
         await deployment.close()

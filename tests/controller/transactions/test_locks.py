@@ -331,6 +331,25 @@ async def test_who_skips_what_is_locked(server: Server) -> None:
         await each("COMMIT")
 
 
+async def test_who_stands_behind_goes_on_with_who_is_before(server: Server) -> None:
+    """Where both only read in the end, neither waits for the other's end."""
+    first, before, *behind = (server.connect() for _ in range(4))
+    for each in (first, before, *behind):
+        await each("BEGIN")
+    await first("SELECT n FROM c WHERE id = 1 FOR SHARE")
+    asked = [before.begin("UPDATE c SET n = 9 WHERE id = 1 AND n = 0")]
+    await server.until(lambda: server.waiting() == 1)
+    for each in behind:
+        asked.append(each.begin("SELECT n FROM c WHERE id = 1 FOR SHARE"))
+        await server.until(lambda: server.waiting() == len(asked))
+    await first("UPDATE c SET n = 5 WHERE id = 1")
+    await first("COMMIT")
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*asked) == [[], [(5,)], [(5,)]]
+    for each in (before, *behind):
+        await each("COMMIT")
+
+
 async def test_locking_reads(server: Server) -> None:
     one, other = server.connect(), server.connect()
     await one("BEGIN")
