@@ -61,8 +61,9 @@ DOORS = {
     "httptools": ("api/doors/wire_http.py",),
     "duckdb": ("loadgen/bench/",),
     "hdrh": ("loadgen/pace/point.py",),
-    "pymysql": ("headrace/upstream/",),
-    "pymysqlreplication": ("headrace/upstream/stream.py",),
+    "pymysql": ("headrace/upstream/mariadb/",),
+    "pymysqlreplication": ("headrace/upstream/mariadb/stream.py",),
+    "psycopg2": ("headrace/upstream/postgres/",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
     "redis": ("loadgen/peers/cached.py",),
@@ -123,9 +124,9 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (62, 10244),
+    "headrace": (72, 11670),
     "api": (56, 10494),
-    "controller": (105, 21037),
+    "controller": (105, 21057),
     "worker": (90, 18670),
     "migrations": (164, 32839),
     "domains": (117, 23547),

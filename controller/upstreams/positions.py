@@ -14,6 +14,12 @@ class Position(Protocol):
     def covers(self, other: Any) -> bool:
         """Whether all up to the other one, of the same kind, is before it."""
 
+    def past(self, end: Any) -> Self:
+        """Behind a transaction that ends there."""
+
+    def is_before(self, begins: int | None) -> bool:
+        """Whether a transaction of there is known to be behind it."""
+
 
 @dataclass(frozen=True, slots=True)
 class GtidPosition:
@@ -35,8 +41,12 @@ class GtidPosition:
     def number(self, domain: int) -> int:
         return self.last.get(domain, (0, 0))[1]
 
-    def moved(self, domain: int, server: int, number: int) -> GtidPosition:
+    def past(self, end: tuple[int, int, int]) -> GtidPosition:
+        domain, server, number = end
         return GtidPosition({**self.last, domain: (server, number)})
+
+    def is_before(self, begins: int | None) -> bool:
+        return False  # It is just behind a transaction, and never between two.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,13 @@ class LsnPosition:
 
     def covers(self, other: LsnPosition) -> bool:
         return self.lsn >= other.lsn
+
+    def past(self, end: int) -> LsnPosition:
+        return LsnPosition(max(self.lsn, end), self.cluster)
+
+    def is_before(self, begins: int | None) -> bool:
+        """Whether a transaction whose commit is there is behind it."""
+        return begins is not None and begins >= self.lsn
 
 
 _GTIDS = re.compile(r"\d{1,10}-\d{1,10}-\d{1,20}(\s*,\s*\d{1,10}-\d{1,10}-\d{1,20})*")

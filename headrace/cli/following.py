@@ -1,4 +1,4 @@
-"""``headrace import`` and ``headrace follow``: tables of a MariaDB beside, kept here."""
+"""``headrace import`` and ``headrace follow``: tables of a MariaDB or PostgreSQL beside, kept here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from headrace.settings import load as load_settings
 if TYPE_CHECKING:
     from headrace.upstream.following import UpstreamProgress
 
-UpstreamUrl = Annotated[str, typer.Argument(metavar="mysql://…", help="mysql://user:password@host:3306/database")]
+UpstreamUrl = Annotated[
+    str, typer.Argument(metavar="mysql://…|postgresql://…", help="mysql://user:password@host:3306/database")
+]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE…]", help="Its tables. [dim]default: all[/]")]
 Name = Annotated[
     str,
@@ -39,8 +41,8 @@ def import_(
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Copy tables of a MariaDB, and what changes meanwhile. After a crash, run the same command again; then headrace
-    follow keeps them up to date: see docs/upstream.md.
+    """Copy tables of a MariaDB or PostgreSQL, and what changes meanwhile. After a crash, run the same command again;
+    then headrace follow keeps them up to date: see docs/upstream.md.
 
     Example:
 
@@ -89,6 +91,9 @@ def follow(
     leave_out: Annotated[
         list[str] | None, typer.Option(metavar="TABLE", help="Follow this table no longer; repeat.")
     ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Follow no table any longer, and have the database keep nothing for it.")
+    ] = False,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -99,14 +104,16 @@ def follow(
       headrace follow mysql://headrace:secret@127.0.0.1/shop
     """
     from headrace.upstream.address import UpstreamAddress
-    from headrace.upstream.following import FollowRequest, UpstreamFollower
-    from headrace.upstream.target import FollowedDatabase
+    from headrace.upstream.following import FollowRequest, UpstreamFollower, drop_follow, followed_database
 
     settings = load_settings(config, url=url)
     asked = FollowRequest(
         UpstreamAddress.parse(upstream), source, patience=float("inf") if patience is None else patience
     )
     with connected(settings) as db:
+        if drop:
+            typer.echo(f"{', '.join(drop_follow(db, asked)) or 'no table'}: not followed any longer, and as they were")
+            return
         told = {"problem": ""}
 
         def tell(progress: UpstreamProgress) -> None:
@@ -114,7 +121,7 @@ def follow(
                 typer.echo(progress.problem or "goes on", err=True)
                 told["problem"] = progress.problem
 
-        target = FollowedDatabase(db, asked.name)
+        target = followed_database(db, asked)
         target.leave_out(leave_out or ())
         follower = UpstreamFollower(target, asked, tell)
         for each in (signal.SIGTERM, signal.SIGINT):

@@ -167,6 +167,8 @@ def upstream_of(settings: Settings) -> UpstreamServer | None:
     if settings.mysql_upstream is None:
         return None
     address = UpstreamAddress.parse(settings.mysql_upstream)
+    if address.kind != "mysql":
+        raise SettingsError(f"mysql_upstream: {address} is no MariaDB", hint="mysql://user:password@host:3306/database")
     path, accounts = settings.mysql_upstream_accounts, dict[str, tuple[str, str]]()
     try:
         if path is not None:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.upstreams.positions import GtidPosition
+from controller.upstreams.positions import Position
 from headrace.upstream.columns import Stopped
-from headrace.upstream.stream import RowChange, UpstreamTransaction
 
 BATCH_ROWS = 2_000
 BATCH_BYTES = 2 * 2**20
@@ -18,6 +17,61 @@ Key = tuple[Any, ...]
 Values = Mapping[str, Any]
 Fetch = Callable[["FollowedTable", Key], Values | None]
 """The row of a key as we hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """``before`` None: a new row; ``after`` None: it is deleted; both: all rows are. A column whose value the event
+    lacks is not there."""
+
+    table: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    columns: frozenset[str]
+    """All that the table has upstream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """TRUNCATE."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """ALTER TABLE; ``sql`` is ours, "" if nothing of it matters here."""
+
+    table: str
+    sql: str
+    layout: str | None = None
+    """What its columns are then, where its rows are to be copied again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """The stream tells other columns of a table from here on, and not how they came."""
+
+    table: str
+    layout: str
+
+
+Definition = Emptied | Altered | Reshaped
+
+
+@dataclass(slots=True)
+class UpstreamTransaction:
+    name: str
+    """As its server calls it."""
+    end: Any
+    """What a position moves past."""
+    at: float
+    """When, in seconds since 1970, as the upstream has it; 0: it is none, and the position alone moves."""
+    begins: int | None = None
+    """Where its commit is, if that can be behind a position which it does not follow at once."""
+    changes: list[RowChange] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=list)
+    """They come before the changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +85,8 @@ class FollowedTable:
     """All rows were."""
     defaults: Values = field(default_factory=dict)
     """The values of columns that a new row may leave out."""
+    layout: str | None = None
+    """Its columns as the stream has told them."""
 
     def key_of(self, values: Values) -> Key:
         """:raises Stopped: they have no key."""
@@ -53,12 +109,16 @@ Fates = dict[str, dict[Key, KeyFate]]
 
 @dataclass(slots=True)
 class UpstreamBatch:
-    position: GtidPosition
+    position: Position
+    emptied: set[str] = field(default_factory=set)
+    """Tables whose rows are all deleted before."""
+    again: set[str] = field(default_factory=set)
+    """Tables that are copied from their first row again."""
     fates: Fates = field(default_factory=dict)
     transactions: int = 0
     changes: int = 0
     size: int = 0
-    at: int = 0
+    at: float = 0
     """When the last transaction was made."""
 
     @property
@@ -68,17 +128,25 @@ class UpstreamBatch:
     def add(self, done: UpstreamTransaction, tables: Mapping[str, FollowedTable], fetch: Fetch) -> None:
         """:raises Stopped: it cannot be done; nothing of it is in the batch."""
         own: Fates = {}
+        emptied = set()
         for change in done.changes:
-            self._add(change, tables[change.table], fetch, own)
+            if change.before is None and change.after is None:
+                emptied.add(change.table)
+                own[change.table] = {}
+            else:
+                self._add(change, tables[change.table], fetch, own)
+        self.emptied |= emptied
+        for name in emptied:
+            self.fates.pop(name, None)
         for table, fates in own.items():
             self.fates.setdefault(table, {}).update(fates)
         self.changes += len(done.changes)
         self.passed(done)
 
     def passed(self, done: UpstreamTransaction) -> None:
-        self.position = self.position.moved(done.domain, done.server, done.number)
-        self.transactions += 1
-        self.at = done.at
+        self.position = self.position.past(done.end)
+        self.transactions += 1 if done.at else 0
+        self.at = done.at or self.at
 
     def _add(self, change: RowChange, table: FollowedTable, fetch: Fetch, own: Fates) -> None:
         fates = own.setdefault(table.name, {})
@@ -103,28 +171,33 @@ class UpstreamBatch:
             return
         after = {**dict(zip(table.key, before, strict=True)), **after}
         key = table.key_of(after)
-        is_whole = len(after) == len(table.columns)
-        if not is_whole:
-            after, is_whole = self._filled(table, before, key, after, fetch, own)
+        if len(after) == len(table.columns):
+            fate: KeyFate | None = KeyFate(after)
+        else:
+            fate = self._filled(table, before, key, after, fetch, own)
         if key != before:
             fates[before] = KeyFate(None)
-        fates[key] = KeyFate(after, is_whole)
+        if fate is not None:
+            fates[key] = fate
 
     def _filled(
         self, table: FollowedTable, before: Key, key: Key, after: dict[str, Any], fetch: Fetch, own: Fates
-    ) -> tuple[dict[str, Any], bool]:
-        """What the event leaves out, out of what we hold: from this batch, or by an UPDATE of what it has."""
+    ) -> KeyFate | None:
+        """What the event leaves out, out of what we hold: from this batch, or by an UPDATE of what it has. None: it
+        is not here yet, and where its new key is may have been read."""
         held = own[table.name].get(before) or self.fates.get(table.name, {}).get(before)
         if held is not None:
             if held.values is None:
                 raise Stopped(f'a change of table "{table.name}" is of a row that was deleted')
             after = {**held.values, **after}
             if held.is_whole or key == before:
-                return after, held.is_whole
+                return KeyFate(after, held.is_whole)
         if key == before:
-            return after, False
+            return KeyFate(after, False)
         found = fetch(table, before)
-        if found is None:
-            message = f'a row of table "{table.name}" gets another key, comes without all columns, and is not here'
-            raise Stopped(message, hint="binlog_row_image = FULL, at least until all rows are copied")
-        return {**found, **after}, True
+        if found is not None:
+            return KeyFate({**found, **after})
+        if table.is_whole:
+            raise Stopped(f'a row of table "{table.name}" gets another key, and is not here', hint="import it anew")
+        self.again.add(table.name)
+        return None

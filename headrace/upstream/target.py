@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,39 +13,44 @@ from uuid import uuid4
 
 from headrace_client.connection import Connection, TransactionConnection
 
-from controller.upstreams.positions import GtidPosition
+from controller.upstreams.positions import Position
 from headrace.errors import AlreadyExists, LimitExceeded, NotFound, TypeViolation
 from headrace.upstream.batch import FollowedTable, Key, UpstreamBatch, Values
-from headrace.upstream.columns import Stopped, UpstreamTable, comment_of, from_cursor, names, quoted, to_cursor
-from headrace.upstream.source import Chunk
+from headrace.upstream.columns import Chunk, Stopped, UpstreamTable, comment_of, from_cursor, names, quoted, to_cursor
 
 POSITIONS, TABLES = "headrace_upstream", "headrace_upstream_tables"
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {POSITIONS} (source VARCHAR(200) NOT NULL PRIMARY KEY, reached TEXT NOT NULL,
   follower VARCHAR(40) NOT NULL, written DATETIME NULL, applied DATETIME NULL, lag DOUBLE NULL, held BIGINT NULL,
-  altering TEXT NULL, stopped TEXT NULL);
+  altering TEXT NULL, stopped TEXT NULL, slot VARCHAR(63) NOT NULL);
 CREATE TABLE IF NOT EXISTS {TABLES} (name VARCHAR(200) NOT NULL PRIMARY KEY, source VARCHAR(200) NOT NULL,
-  copied TEXT NULL, is_whole BOOL NOT NULL)
+  copied TEXT NULL, is_whole BOOL NOT NULL,
+  layout TEXT NULL)
 """
 """``reached``: the position. ``written``: when the last transaction was made upstream; ``applied``: when it was done
 here, or there was none to do; ``lag``: how old it was then, in seconds, 0 where there was none. ``held``: bytes of its
 log that the upstream keeps for us. ``altering``: the definition that is under way, and the columns that were there
-before it. ``copied``: the key of the last row that was copied."""
+before it. ``slot``: by what name the upstream knows us. ``copied``: the key of the last row that was copied;
+``layout``: its columns as the stream tells them."""
 KEYS_AT_ONCE = 256
 
 
 class FollowedDatabase:
     """One source in a Headrace. ``source`` names it, whichever server of it is followed."""
 
-    def __init__(self, db: Connection, source: str) -> None:
+    def __init__(self, db: Connection, source: str, parse: Callable[[str], Any]) -> None:
+        """``parse``: a position, as it is remembered."""
         self._db = db
+        self._parse = parse
         self.source = source
+        self.slot = ""
+        self.held: int | None = None
         self.tables: dict[str, FollowedTable] = {}
-        self.position = GtidPosition()
+        self.position: Any = None
         self.altering: Mapping[str, Any] | None = None
         self._follower = str(uuid4())
 
-    def register(self, tables: Sequence[UpstreamTable], begin: GtidPosition, collation: str | None) -> None:
+    def register(self, tables: Sequence[UpstreamTable], collation: str | None) -> None:
         """Make what is not there yet; of a table that was begun before, nothing. Then it is ours.
 
         :raises AlreadyExists: a table of the name is there, and does not follow.
@@ -60,12 +66,28 @@ class FollowedDatabase:
                     f'table "{table.name}" is here already, and does not follow', hint="rename or drop it"
                 )
         with self._db.transaction() as t:
-            row = {"source": self.source, "reached": str(begin), "follower": self._follower}
+            slot = f"headrace_{re.sub('[^a-z0-9]+', '_', self.source.lower())[:40]}_{uuid4().hex[:8]}"
+            row = {"source": self.source, "reached": "", "follower": self._follower, "slot": slot}
             t.table(POSITIONS).insert(row, on_duplicate="ignore")
-            made = [{"name": each.name, "source": self.source, "is_whole": 0} for each in tables]
+            made = [{"name": each.name, "source": self.source, "is_whole": 0, "layout": each.layout} for each in tables]
             t.table(TABLES).insert(made, on_duplicate="ignore")
         for table in tables:
             self._db.execute(table.definition(collation, self.source))
+        ((self.slot,),) = self._db.execute(f"SELECT slot FROM {POSITIONS} WHERE source = ?", [self.source]).rows
+
+    def begin(self, position: Position) -> None:
+        """Where its changes are told from; of a source that was begun before, nothing."""
+        sql = f"UPDATE {POSITIONS} SET reached = ? WHERE source = ? AND reached = ''"
+        self._db.execute(sql, [str(position), self.source])
+
+    def followed(self) -> list[str]:
+        """The names of all tables that follow it."""
+        return [name for (name,) in self._db.execute(f"SELECT name FROM {TABLES} WHERE source = ?", [self.source]).rows]
+
+    def forget(self) -> None:
+        """It is followed no longer; its tables stay as they are."""
+        self.leave_out(list(self.tables))
+        self._db.execute(f"DELETE FROM {POSITIONS} WHERE source = ?", [self.source])
 
     def leave_out(self, tables: Iterable[str]) -> None:
         """They follow no longer, and stay as they are.
@@ -93,16 +115,16 @@ class FollowedDatabase:
         there = {each["name"]: each for each in self._db.tables()}
         found: Sequence[Sequence[Any]] = ()
         if POSITIONS in there:
-            sql = f"SELECT reached, follower, altering FROM {POSITIONS} WHERE source = ?"
+            sql = f"SELECT reached, follower, altering, slot FROM {POSITIONS} WHERE source = ?"
             found = self._db.execute(sql, [self.source]).rows
-        if not found:
-            raise NotFound(f'nothing of "{self.source}" was imported', hint="headrace import mysql://…")
-        ((reached, follower, altering),) = found
-        self.position = GtidPosition.parse(reached)
+        if not found or not found[0][0]:
+            raise NotFound(f'nothing of "{self.source}" was imported', hint="headrace import URL, or again to its end")
+        ((reached, follower, altering, self.slot),) = found
+        self.position = self._parse(reached)
         self.altering = json.loads(altering) if altering else None
-        sql = f"SELECT name, copied, is_whole FROM {TABLES} WHERE source = ?"
+        sql = f"SELECT name, copied, is_whole, layout FROM {TABLES} WHERE source = ?"
         self.tables.clear()
-        for name, copied, is_whole in self._db.execute(sql, [self.source]).rows:
+        for name, copied, is_whole, layout in self._db.execute(sql, [self.source]).rows:
             if name not in there:
                 continue  # Its CREATE TABLE was not done before the import was killed.
             columns = tuple(column["name"] for column in there[name]["columns"])
@@ -113,7 +135,7 @@ class FollowedDatabase:
                 for column in there[name]["columns"]
                 if column["nullable"] or column["default"] is not None
             }
-            self.tables[name] = FollowedTable(name, columns, key, cursor, bool(is_whole), defaults)
+            self.tables[name] = FollowedTable(name, columns, key, cursor, bool(is_whole), defaults, layout)
         return str(follower)
 
     def read_again(self) -> None:
@@ -133,6 +155,8 @@ class FollowedDatabase:
     def apply(self, batch: UpstreamBatch, chunk: Chunk | None = None) -> None:
         """Transactions of the upstream, or a chunk of the position that we are at."""
         with _explained(), self._db.transaction(isolation="serializable", follows=True) as t:
+            for name in batch.emptied:
+                t.execute(f"DELETE FROM {quoted(name)}")
             for name, fates in batch.fates.items():
                 table = self.tables[name]
                 _delete(t, table, [key for key, fate in fates.items() if fate.values is None])
@@ -141,6 +165,8 @@ class FollowedDatabase:
                     if fate.values is not None and not fate.is_whole:
                         changed = {name: value for name, value in fate.values.items() if name not in table.key}
                         t.table(name).update(dict(zip(table.key, key, strict=True)), changed)
+            for name in batch.again:
+                t.execute(f"UPDATE {TABLES} SET copied = NULL WHERE name = ? AND source = ?", [name, self.source])
             if chunk is not None:
                 _put(t, self.tables[chunk.table.name], chunk.rows)
                 cursor = json.dumps(to_cursor(chunk.end)) if chunk.rows else None
@@ -148,6 +174,8 @@ class FollowedDatabase:
                 t.execute(sql, [cursor, int(chunk.is_last), chunk.table.name, self.source])
             self._move(t, batch.position, batch.at)
         self.position = batch.position
+        for name in batch.again:
+            self.tables[name] = replace(self.tables[name], copied=None)
         if chunk is not None:
             self._copied(chunk)
 
@@ -156,19 +184,20 @@ class FollowedDatabase:
         end = chunk.end if chunk.rows else table.copied
         self.tables[table.name] = replace(table, copied=end, is_whole=chunk.is_last)
 
-    def _move(self, t: Connection, position: GtidPosition, at: int, altering: Mapping[str, Any] | None = None) -> None:
+    def _move(self, t: Connection, position: Position, at: float, altering: Mapping[str, Any] | None = None) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
         written = datetime.fromtimestamp(at, UTC).replace(tzinfo=None) if at else None
         lag = max(0.0, (now - written).total_seconds()) if written else 0.0
+        told = json.dumps(altering) if altering else None
         moved = t.execute(
-            f"UPDATE {POSITIONS} SET reached = ?, applied = ?, written = COALESCE(?, written), lag = ?, altering = ?,"
-            " stopped = NULL WHERE source = ? AND follower = ?",
-            [str(position), now, written, lag, json.dumps(altering) if altering else None, self.source, self._follower],
+            f"UPDATE {POSITIONS} SET reached = ?, applied = ?, written = COALESCE(?, written), lag = ?, held = ?,"
+            " altering = ?, stopped = NULL WHERE source = ? AND follower = ?",
+            [str(position), now, written, lag, self.held, told, self.source, self._follower],
         )
         if moved.rows_affected != 1:
             raise Stopped(f'another follower of "{self.source}" has taken over')
 
-    def move(self, position: GtidPosition, at: int = 0) -> None:
+    def move(self, position: Position, at: float = 0) -> None:
         """Nothing is to be done of the transactions up to there."""
         with self._db.transaction(isolation="serializable") as t:
             self._move(t, position, at)
@@ -179,6 +208,11 @@ class FollowedDatabase:
         with self._db.transaction(isolation="serializable") as t:
             self._move(t, self.position, 0, what)
         self.altering = what
+
+    def copy_again(self, table: str, layout: str) -> None:
+        """Its rows have values that were not told."""
+        sql = f"UPDATE {TABLES} SET copied = NULL, is_whole = 0, layout = ? WHERE name = ? AND source = ?"
+        self._db.execute(sql, [layout, table, self.source])
 
     def define(self, sql: str) -> None:
         self._db.execute(sql)

@@ -11,10 +11,17 @@ import pytest
 
 from headrace import embedded
 from headrace.upstream.address import UpstreamAddress
-from headrace.upstream.following import FollowRequest, UpstreamFollower, UpstreamProgress, begin_import
-from headrace.upstream.source import Upstream
-from headrace.upstream.target import FollowedDatabase
+from headrace.upstream.following import (
+    FollowRequest,
+    UpstreamFollower,
+    UpstreamProgress,
+    begin_import,
+    followed_database,
+    kind_of,
+)
 from loadgen.bench import servers
+from tests.upstream import postgres_server
+from tests.upstream.postgres_server import PostgresServer, postgres_programs
 from tests.upstream.upstream_server import UpstreamServer, rows_of
 
 NUMBERS = count(1)
@@ -30,6 +37,15 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamServe
 
 
 @pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    if postgres_programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with embedded(str(tmp_path_factory.mktemp("here")), read_your_writes=True, read_timeout=3) as db:
         yield db
@@ -38,10 +54,16 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Followed:
     """A database upstream, and what follows it here. Tables are called after it: all tests share a Headrace."""
 
-    def __init__(self, upstream: UpstreamServer, here: Any, name: str) -> None:
+    def __init__(self, upstream: Any, here: Any, name: str) -> None:
         self.upstream, self.here, self.name = upstream, here, name
         self.asked = FollowRequest(UpstreamAddress.parse(upstream.url_of(name)), chunk_rows=3, patience=10)
-        upstream.run(f"CREATE DATABASE {name}", database=None)
+        self._make()
+
+    def _make(self) -> None:
+        self.upstream.run(f"CREATE DATABASE {self.name}", database=None)
+
+    def rows_there(self, table: str) -> list[tuple[Any, ...]]:
+        return rows_of(self.upstream, table, self.name)
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.upstream.run(*statements, database=self.name)
@@ -53,13 +75,13 @@ class Followed:
 
     def follow(self, leave_out: tuple[str, ...] = ()) -> UpstreamProgress:
         """Until all that has been written upstream is here."""
-        with closing(Upstream(self.asked.address)) as source:
+        with closing(kind_of(self.asked.address).open(self.asked.address)) as source:
             wanted = source.position()
-        target = FollowedDatabase(self.here, self.name)
+        target = followed_database(self.here, self.asked)
         target.leave_out(leave_out)
 
         def tell(_: UpstreamProgress) -> None:
-            if target.position.covers(wanted):
+            if target.position.covers(wanted) and all(each.is_whole for each in target.tables.values()):
                 follower.end()
 
         follower = UpstreamFollower(target, self.asked, tell)
@@ -70,7 +92,9 @@ class Followed:
         for table in tables:
             key = ", ".join(self.here_table(table)["primary_key"])
             ours = [tuple(row) for row in self.here.execute(f"SELECT * FROM {table} ORDER BY {key}").rows]
-            assert ours == rows_of(self.upstream, table, self.name)
+            theirs = self.rows_there(table)
+            pairs = [pair for one, other in zip(ours, theirs, strict=True) for pair in zip(one, other, strict=True)]
+            assert [pair for pair in pairs if pair[0] != pair[1]] == []
         return True
 
     def here_table(self, table: str) -> dict[str, Any]:
@@ -89,3 +113,23 @@ def followed(upstream: UpstreamServer, here: Any) -> Callable[[], Followed]:
 @pytest.fixture
 def shop(followed: Callable[[], Followed]) -> Followed:
     return followed()
+
+
+class FollowedPostgres(Followed):
+    def _make(self) -> None:
+        self.upstream.make(self.name)
+
+    def rows_there(self, table: str) -> list[tuple[Any, ...]]:
+        key = self.here_table(table)["primary_key"]
+        return postgres_server.rows_of(self.upstream, self.name, table, key)
+
+    def kept(self) -> tuple[int, int]:
+        """Slots and publications upstream."""
+        ((slots,),) = self.run(f"SELECT COUNT(*) FROM pg_replication_slots WHERE database = '{self.name}'")
+        ((publications,),) = self.run("SELECT COUNT(*) FROM pg_publication")
+        return int(slots), int(publications)
+
+
+@pytest.fixture
+def pg(postgres: PostgresServer, here: Any) -> FollowedPostgres:
+    return FollowedPostgres(postgres, here, f"p{next(NUMBERS)}")

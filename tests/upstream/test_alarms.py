@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import AlreadyExists, BadRequest, NotFound
 from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.columns import Stopped
-from headrace.upstream.target import FollowedDatabase
+from headrace.upstream.following import followed_database
 from loadgen.bench import servers
 from tests.upstream.upstream_server import UpstreamServer
 
@@ -135,7 +135,7 @@ def test_the_follower_that_came_first_is_refused(shop: Any) -> None:
     table = f"t_{shop.name}"
     shop.run(f"CREATE TABLE {table} ({KEY})")
     shop.import_()
-    first, second = FollowedDatabase(shop.here, shop.name), FollowedDatabase(shop.here, shop.name)
+    first, second = followed_database(shop.here, shop.asked), followed_database(shop.here, shop.asked)
     first.claim()
     second.claim()
     with pytest.raises(Stopped, match="another follower"):

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConnectionFailed
+from headrace.upstream.batch import Altered, Emptied
 from headrace.upstream.columns import Stopped
 from headrace.upstream.following import UpstreamFollower
-from headrace.upstream.statements import Altered, Emptied, meaning_of
+from headrace.upstream.mariadb.statements import meaning_of
 from headrace.upstream.target import FollowedDatabase
 
 

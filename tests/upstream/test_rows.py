@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import Unsupported
+from headrace.upstream.mariadb.source import MariaSource
 
 KINDS = """CREATE TABLE kinds_{0} (id INT PRIMARY KEY, a TINYINT UNSIGNED, b BIGINT UNSIGNED, c DECIMAL(10,3), d FLOAT,
   e DOUBLE, f VARCHAR(20) DEFAULT 'it''s', g CHAR(5), h TEXT, i VARBINARY(10), j BINARY(8), k BLOB, l DATE,
@@ -143,3 +144,23 @@ def test_who_follows_alone_writes(shop: Any) -> None:
     assert shop.equals(table)
     shop.follow(leave_out=(table,))
     here.execute(f"UPDATE {table} SET n = 2")
+
+
+def test_a_row_that_is_moved_to_where_was_copied_is_not_lost(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes without all its columns, and none of it is here."""
+    table = f"t_{shop.name}"
+    shop.run(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT, m INT)")
+    shop.run(f"INSERT INTO {table} VALUES {', '.join(f'({at}, {at}, {at})' for at in range(10, 30))}")
+    moved, chunk = [], MariaSource.chunk
+
+    def moving(source: MariaSource, described: Any, after: Any, limit: int, ours: Any) -> Any:
+        found = chunk(source, described, after, limit, ours)
+        if after is not None and not moved:
+            moved.append(shop.run("SET binlog_row_image = MINIMAL", f"UPDATE {table} SET id = 1, n = 7 WHERE id = 29"))
+        return found
+
+    monkeypatch.setattr(MariaSource, "chunk", moving)
+    shop.import_()
+    assert moved
+    assert shop.equals(table)
+    assert shop.here.execute(f"SELECT m FROM {table} WHERE id = 1").rows == ((29,),)

@@ -21,9 +21,12 @@ from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE  # type: ignore
 
 from controller.upstreams.positions import GtidPosition
 from headrace.errors import HeadraceError, Unavailable
-from headrace.upstream.address import TIMEOUT, UpstreamAddress
-from headrace.upstream.columns import ZERO, Stopped
-from headrace.upstream.source import answered
+from headrace.upstream.address import UpstreamAddress
+from headrace.upstream.batch import RowChange, UpstreamTransaction
+from headrace.upstream.columns import Stopped
+from headrace.upstream.mariadb.columns import ZERO
+from headrace.upstream.mariadb.source import TIMEOUT, answered, driver_options
+from headrace.upstream.mariadb.statements import meaning_of
 
 QUIET = (
     event.RotateEvent,
@@ -77,38 +80,15 @@ BEAT_SECONDS = 0.5
 """How often an upstream with nothing to tell says that it is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
-    """``before`` None: a new row; ``after`` None: it is deleted. A column whose value the event lacks is not there."""
-
-    table: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-    columns: frozenset[str]
-    """All that the table has upstream."""
-
-
 @dataclass(slots=True)
-class UpstreamTransaction:
-    domain: int
-    server: int
-    number: int
-    at: int
-    """When, in seconds since 1970, as the upstream has it."""
-    standalone: bool
-    is_xa: bool
+class BinlogTransaction(UpstreamTransaction):
+    standalone: bool = False
+    is_xa: bool = False
     """Of others' tables alone, which are nothing to us."""
-    changes: list[RowChange] = field(default_factory=list)
-    statements: list[tuple[str, str]] = field(default_factory=list)
-    """Definitions: the database that was in use, and the text."""
     savepoints: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def gtid(self) -> str:
-        return f"{self.domain}-{self.server}-{self.number}"
 
-
-class Stream:
+class BinlogStream:
     """The transactions behind a position, from when it is entered; ``with``."""
 
     def __init__(self, address: UpstreamAddress, begin: GtidPosition, follows: Collection[str]) -> None:
@@ -118,7 +98,7 @@ class Stream:
         self._connections: list[Any] = []
         self._thread = Thread(target=self._read, name="binlog", daemon=True)
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> BinlogStream:
         self._thread.start()
         return self
 
@@ -136,6 +116,9 @@ class Stream:
             self._queue.put(found)
             raise found
         return found
+
+    def confirm(self, position: GtidPosition) -> None:
+        """It keeps its binlog for whomever."""
 
     def _read(self) -> None:
         try:
@@ -165,7 +148,7 @@ class Stream:
 
     def _transactions(self) -> Iterator[UpstreamTransaction]:
         reader = BinLogStreamReader(
-            self._address.options(),
+            driver_options(self._address),
             SystemRandom().randrange(2**30, 2**31),  # Replicas have numbers of their own.
             blocking=True,
             is_mariadb=True,
@@ -198,7 +181,7 @@ class _Reading:
 
     def __init__(self, database: str, follows: Collection[str], position: GtidPosition) -> None:
         self._database, self._follows, self.position = database, follows, position
-        self._open: UpstreamTransaction | None = None
+        self._open: BinlogTransaction | None = None
 
     def on_event(self, found: Any) -> UpstreamTransaction | None:
         """The transaction that ends with it.
@@ -233,27 +216,35 @@ class _Reading:
         return None
 
     def _where(self) -> str:
-        return f"in transaction {self._open.gtid}" if self._open else f"behind {self.position}"
+        return f"in transaction {self._open.name}" if self._open else f"behind {self.position}"
 
-    def _transaction(self) -> UpstreamTransaction:
+    def _transaction(self) -> BinlogTransaction:
         if self._open is None:
             raise Stopped(f"the upstream sent rows outside of a transaction (behind {self.position})")
         return self._open
 
     def _begin(self, found: Any) -> None:
         if self._open is not None:
-            raise Stopped(f"transaction {self._open.gtid} of the upstream has no end")
+            raise Stopped(f"transaction {self._open.name} of the upstream has no end")
         if found.gtid_seq_no <= self.position.number(found.domain_id):
             hint = "its numbers have to grow: gtid_strict_mode = ON"
             raise Stopped(f"transaction {found.gtid} of the upstream comes after {self.position}", hint=hint)
-        told = (found.domain_id, found.packet.server_id, found.gtid_seq_no, found.timestamp)
-        self._open = UpstreamTransaction(*told, bool(found.flags & STANDALONE), bool(found.flags & XA))
+        end = (found.domain_id, found.packet.server_id, found.gtid_seq_no)
+        self._open = BinlogTransaction("-".join(map(str, end)), end, found.timestamp)
+        self._open.standalone, self._open.is_xa = bool(found.flags & STANDALONE), bool(found.flags & XA)
 
     def _end(self) -> UpstreamTransaction:
         done = self._transaction()
+        if done.definitions and (done.changes or len(done.definitions) > 1):
+            raise Stopped(f"transaction {done.name} of the upstream has definitions between changes of rows")
         self._open = None
-        self.position = self.position.moved(done.domain, done.server, done.number)
+        self.position = self.position.past(done.end)
         return done
+
+    def _define(self, open: BinlogTransaction, schema: str, text: str) -> None:
+        meaning = meaning_of(text, schema, self._database, self._follows)
+        if meaning is not None:
+            open.definitions.append(meaning)
 
     def _on_statement(self, found: Any) -> UpstreamTransaction | None:
         open, text = self._transaction(), found.query.strip()
@@ -262,7 +253,7 @@ class _Reading:
         if open.is_xa:
             return self._end() if first == "XA" and words[1].upper() in ("COMMIT", "ROLLBACK") else None
         if open.standalone:
-            open.statements.append((found.schema.decode(), text))
+            self._define(open, found.schema.decode(), text)
             return self._end()
         if first == "BEGIN":
             return None
@@ -272,13 +263,13 @@ class _Reading:
             open.savepoints[words[1]] = len(open.changes)
         elif first == "ROLLBACK" and len(words) > 1:
             if words[-1] not in open.savepoints:
-                raise Stopped(f"transaction {open.gtid} of the upstream goes back to a place that it has not told")
+                raise Stopped(f"transaction {open.name} of the upstream goes back to a place that it has not told")
             del open.changes[open.savepoints[words[-1]] :]
         elif first == "ROLLBACK":
             open.changes.clear()
             return self._end()
         else:
-            open.statements.append((found.schema.decode(), text))
+            self._define(open, found.schema.decode(), text)
         return None
 
 

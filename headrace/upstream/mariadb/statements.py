@@ -4,25 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
-from headrace.upstream.columns import AS_THEY_ARE, OTHERS, Stopped, quoted
-
-
-@dataclass(frozen=True, slots=True)
-class Emptied:
-    """TRUNCATE."""
-
-    table: str
-
-
-@dataclass(frozen=True, slots=True)
-class Altered:
-    """ALTER TABLE; ``sql`` is ours, "" if nothing of it matters here."""
-
-    table: str
-    sql: str
-
+from headrace.upstream.batch import Altered, Emptied
+from headrace.upstream.columns import Stopped, quoted
+from headrace.upstream.mariadb.columns import AS_THEY_ARE, OTHERS
 
 Meaning = Emptied | Altered | None
 """None: it is nothing to us."""

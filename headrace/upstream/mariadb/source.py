@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pymysql  # type: ignore[import-untyped]
 from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
@@ -14,20 +13,34 @@ from pymysql.cursors import SSCursor  # type: ignore[import-untyped]
 from controller.upstreams.positions import GtidPosition
 from headrace.errors import BadRequest, Unavailable
 from headrace.upstream.address import UpstreamAddress
-from headrace.upstream.columns import Stopped, UpstreamColumn, UpstreamTable, names, quoted
+from headrace.upstream.batch import Altered, Definition, Emptied, FollowedTable, Reshaped
+from headrace.upstream.columns import Chunk, Stopped, UpstreamTable, names, quoted
+from headrace.upstream.mariadb.columns import MariaColumn
 
+TIMEOUT = 60.0
+"""Seconds without a word from the upstream after which it counts as gone."""
 NEEDED = {"log_bin": ("ON",), "binlog_format": ("ROW",), "binlog_row_metadata": ("FULL",), "log_bin_compress": ("OFF",)}
 """Variables of the server, and what they have to be. The image of rows is told by each event."""
 
 
-class Upstream:
+def driver_options(address: UpstreamAddress) -> dict[str, Any]:
+    """PyMySQL's."""
+    where = {"host": address.host, "port": address.port, "user": address.user, "password": address.password}
+    tls = {"ssl_ca": address.ssl_ca, "ssl_verify_identity": True} if address.ssl_ca else {}
+    return {**where, **tls, "charset": "utf8mb4", "connect_timeout": 10, "read_timeout": TIMEOUT}
+
+
+class MariaSource:
     """A connection to the upstream; close it. It is made anew where it was lost."""
 
     def __init__(self, address: UpstreamAddress) -> None:
         self.address = address
         with answered(address):
             self._db = pymysql.connect(
-                **address.options(), database=address.database, autocommit=True, init_command="SET time_zone = '+00:00'"
+                **driver_options(address),
+                database=address.database,
+                autocommit=True,
+                init_command="SET time_zone = '+00:00'",
             )
 
     def close(self) -> None:
@@ -63,6 +76,19 @@ class Upstream:
                 f"the upstream is at {theirs}, behind our position {ours}: it is another, or has lost something",
                 hint="follow a server that has all of it, or import the tables anew",
             )
+
+    def begin(self, slot: str, tables: Collection[str]) -> GtidPosition:
+        return self.position()
+
+    def watch(self, slot: str, tables: Collection[str]) -> int | None:
+        return None
+
+    def drop(self, slot: str) -> None:
+        """It keeps its binlog for as long as it is set to, whoever reads it."""
+
+    def meaning(self, told: Definition, table: FollowedTable) -> Emptied | Altered:
+        assert not isinstance(told, Reshaped)
+        return told
 
     def tables(self, wanted: Collection[str] = ()) -> list[UpstreamTable]:
         """Those that are named, else all.
@@ -103,7 +129,7 @@ class Upstream:
             problems.append("its PRIMARY KEY is of the beginnings of columns")
         problems += self._cascades(name)
         made = [
-            UpstreamColumn(column, kind, spelled, null == "YES", order, generated != "NEVER", _constant(default))
+            MariaColumn(column, kind, spelled, null == "YES", order, generated != "NEVER", _constant(default))
             for column, kind, spelled, null, order, generated, default in columns
         ]
         whole = {tuple(each): None for index, each in indexes.items() if index not in cut}
@@ -125,7 +151,7 @@ class Upstream:
         A transaction is in the binlog a moment before a snapshot has it.
         """
         where, values = _behind(table.key, after)
-        columns = ", ".join(column.selected() for column in table.columns)
+        columns = ", ".join(column.selected() for column in _columns(table))
         select = f"SELECT {columns} FROM {quoted(table.name)}{where} ORDER BY {names(table.key)} LIMIT {limit}"
         while True:
             self.rows("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -136,12 +162,14 @@ class Upstream:
                 ((text,),) = self.rows("SELECT BINLOG_GTID_POS(%s, %s)", where_it_is)
                 position = GtidPosition.parse(text)
                 if position.covers(ours):
-                    return Chunk(table, self._converted(table, select, values), position, limit)
+                    rows = self._converted(table, select, values)
+                    end = [rows[-1][name] for name in table.key] if rows else []
+                    return Chunk(table, rows, position, limit, end)
             finally:
                 self.rows("ROLLBACK")
 
     def _converted(self, table: UpstreamTable, select: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        converts = [(column.name, convert) for column in table.columns if (convert := column.convert())]
+        converts = [(column.name, convert) for column in _columns(table) if (convert := column.convert())]
         found: list[dict[str, Any]] = []
         with answered(self.address), self._db.cursor(SSCursor) as cursor:
             cursor.execute(select, values)
@@ -154,25 +182,12 @@ class Upstream:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    table: UpstreamTable
-    rows: list[dict[str, Any]]
-    position: GtidPosition
-    limit: int
-
-    @property
-    def is_last(self) -> bool:
-        return len(self.rows) < self.limit
-
-    @property
-    def end(self) -> list[Any]:
-        """The key of its last row."""
-        return [self.rows[-1][name] for name in self.table.key]
-
-
 _FOREIGN_KEY = re.compile(r"^  CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY (.*)$", re.MULTILINE)
 _RULE = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
+
+
+def _columns(table: UpstreamTable) -> Sequence[MariaColumn]:
+    return cast(Sequence[MariaColumn], table.columns)
 
 
 def _constant(default: str | None) -> str | None:
