@@ -34,7 +34,7 @@ from migrations.query.plans.parts import (
     keys_of,
 )
 from migrations.query.plans.pruning import pruned
-from migrations.query.plans.recursion import plan_recursion, reads_itself
+from migrations.query.plans.recursion import groups_of, plan_recursion, reads_itself
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
@@ -97,20 +97,23 @@ def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
 
 
 def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
-    is_recursive = bool(clause.args.get("recursive"))
     names: set[str] = set()
     for cte in clause.expressions:
-        name = cte.alias
-        if name.lower() in names:
-            raise SqlError(f'the name "{name}" is used twice in WITH')
-        names.add(name.lower())
+        if cte.alias.lower() in names:
+            raise SqlError(f'the name "{cte.alias}" is used twice in WITH')
+        names.add(cte.alias.lower())
         if not isinstance(cte.this, exp.Query):
-            raise Unsupported(f'WITH "{name}" that is not a SELECT')
-        if is_recursive and reads_itself(cte):
-            context = context.with_cte(name, plan_recursion(cte, context, plan_query))
+            raise Unsupported(f'WITH "{cte.alias}" that is not a SELECT')
+    is_recursive = bool(clause.args.get("recursive"))
+    for group in groups_of(clause) if is_recursive else [[cte] for cte in clause.expressions]:
+        if is_recursive and reads_itself(group):
+            for name, relation in plan_recursion(group, context, plan_query).items():
+                context = context.with_cte(name, relation)
             continue
+        (cte,) = group
         relation = plan_query(cte.this, context.inside(context.outer))
-        context = context.with_cte(name, named_columns(relation, [c.name for c in cte.args["alias"].columns], name))
+        named = named_columns(relation, [column.name for column in cte.args["alias"].columns], cte.alias)
+        context = context.with_cte(cte.alias, named)
     return context
 
 

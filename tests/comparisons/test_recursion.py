@@ -44,9 +44,27 @@ KEYED = {
     "optional": "WITH RECURSIVE r (source, target, name) AS (SELECT src, dst, CAST('' AS CHAR(10)) FROM edge UNION "
     "SELECT r.source, e.dst, COALESCE(n.name, '-') FROM r JOIN edge e ON e.src = r.target LEFT JOIN node n ON "
     "n.id = e.dst) SELECT target, name FROM r WHERE source = {}",
+    "even": "WITH RECURSIVE odd (source, target) AS (SELECT src, dst FROM edge UNION SELECT v.source, e.dst FROM even "
+    "v JOIN edge e ON e.src = v.target), even (source, target) AS (SELECT id, id FROM node UNION SELECT o.source, "
+    "e.dst FROM odd o JOIN edge e ON e.src = o.target) SELECT target FROM even WHERE source = {}",
+    "by_turns": "WITH RECURSIVE up (source, label, target) AS (SELECT id, name, boss FROM node UNION SELECT d.source, "
+    "n.name, n.boss FROM down d JOIN node n ON n.id = d.target), down (target, source) AS (SELECT dst, src FROM edge "
+    "WHERE kind = 0 UNION SELECT e.dst, u.source FROM up u JOIN edge e ON e.src = u.target WHERE u.label = 'x'), mixed "
+    "AS (SELECT source, target, label FROM up WHERE label <> 'x' UNION ALL SELECT source, target, 'down' FROM down) "
+    "SELECT label, target FROM mixed WHERE source = {}",
     "by_view": "WITH RECURSIVE r (source, target) AS (SELECT a, b FROM pairs UNION SELECT r.source, p.b FROM r JOIN "
     "pairs p ON p.a = r.target) SELECT target FROM r WHERE source = {}",
 }
+REWRITTEN = {
+    "even": "WITH RECURSIVE b (odd, source, target) AS (SELECT 1, src, dst FROM edge UNION SELECT 0, id, id FROM node "
+    "UNION SELECT 1 - b.odd, b.source, e.dst FROM b JOIN edge e ON e.src = b.target) SELECT target FROM b WHERE odd = "
+    "0 AND source = {}",
+    "by_turns": "WITH RECURSIVE b (down, source, label, target) AS (SELECT 0, id, name, boss FROM node UNION SELECT 1, "
+    "src, 'down', dst FROM edge WHERE kind = 0 UNION SELECT 0, b.source, n.name, n.boss FROM b JOIN node n ON n.id = "
+    "b.target WHERE down UNION SELECT 1, b.source, 'down', e.dst FROM b JOIN edge e ON e.src = b.target WHERE NOT down "
+    "AND label = 'x') SELECT label, target FROM b WHERE label <> 'x' AND source = {}",
+}
+"""What MariaDB is asked instead: it comes to no end over two that read each other."""
 WHOLE = {
     "counts": "WITH RECURSIVE r (source, target) AS (SELECT src, dst FROM edge UNION SELECT r.source, e.dst FROM r "
     "JOIN "
@@ -134,13 +152,14 @@ def test_mariadb_answers_the_same(tmp_path: Path, mariadb: int, shards: int) -> 
                 db.execute(text)
             for view, text in KEYED.items():
                 for key in rng.sample(range(NODES), 2):
-                    assert kept(db, view, key) == expected(text.format(key)), (view, key)
+                    assert kept(db, view, key) == expected(REWRITTEN.get(view, text).format(key)), (view, key)
                 if rng.random() < 0.2:
                     db.view(view).evict([{parameter_of(view): rng.randrange(NODES)}])
             for view, text in WHOLE.items():
                 assert bag(row.values() for row in db.view(view).lookup()) == expected(text), view
-            text, key = rng.choice(list(KEYED.values())), rng.randrange(NODES)
-            assert bag(db.execute(text.format(key)).rows) == expected(text.format(key)), text
+            view, key = rng.choice(list(KEYED)), rng.randrange(NODES)
+            judge = REWRITTEN.get(view, KEYED[view])
+            assert bag(db.execute(KEYED[view].format(key)).rows) == expected(judge.format(key)), view
         cursor.execute("DELETE FROM node WHERE boss IS NOT NULL")
         db.execute("DELETE FROM node WHERE boss IS NOT NULL")
         for text in ALONE:

@@ -10,18 +10,21 @@
 
 The columns have the types of the first part, as in MySQL. A parameter in the first part is a column more, which each
 round hands on as it is: so the recursion is partial by it, and by each column that a round leaves alone.
+
+Queries that read each other are one recursion, whose rows say which of them they are of (``_Shape``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from domains.errors import SqlError, Unsupported
 from domains.language.collating.collation import BINARY
-from domains.language.expressions import Expression
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
-from domains.language.types import Column, Kind
+from domains.language.types import BIGINT, Column, Kind, SqlType
 from domains.plan.graph import Columns, FixedPoint, Ingress, NodeIndex, ParameterKind, Project, RoundStep
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
 from domains.plan.traits import is_ingress, traits_of
@@ -41,72 +44,199 @@ from migrations.query.setops import as_type
 from migrations.query.source import named_columns
 
 
-def reads_itself(cte: exp.CTE) -> bool:
-    """Whether its query reads itself."""
-    return _reads(cte.this, cte.alias)
+def groups_of(clause: exp.With) -> list[list[exp.CTE]]:
+    """The queries of WITH RECURSIVE, in their order: those that read each other, or one itself, and the others, each
+    alone. A name that comes later is a table's or view's, as in MySQL, but where it comes back to this one."""
+    ctes: list[exp.CTE] = list(clause.expressions)
+    names = [cte.alias.lower() for cte in ctes]
+    reached = [{at for at, name in enumerate(names) if _reads(cte.this, [name])} for cte in ctes]
+    for via in range(len(ctes)):
+        for found in reached:
+            found |= reached[via] if via in found else set()
+    groups: list[list[exp.CTE]] = []
+    for own, found in enumerate(reached):
+        mutual = [at for at in sorted(found | {own}) if at == own or own in reached[at]]
+        if mutual[0] == own:
+            groups.append([ctes[at] for at in mutual])
+    return groups
 
 
-def plan_recursion(cte: exp.CTE, context: QueryContext, plan: Plan) -> Relation:
-    """:raises SqlError: what MySQL refuses of recursion. :raises Unsupported: what is not done here."""
-    name = cte.alias
-    first, rounds, is_distinct = _parts(cte.this, name)
+def reads_itself(group: Sequence[exp.CTE]) -> bool:
+    """Whether the queries of a group are a recursion."""
+    return len(group) > 1 or _reads(group[0].this, [group[0].alias])
+
+
+@dataclass(slots=True)
+class _Member:
+    """One of the queries that are a recursion together."""
+
+    name: str
+    number: int
+    first: exp.Expr | None
+    rounds: list[exp.Expr]
+    named: list[str]
+    columns: tuple[Column, ...] = ()
+    places: tuple[int, ...] = ()
+    """Of its columns, among those of the recursion."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The columns of a recursion: of several members a number that tells them apart, those of all of them, which share
+    what has the same type and, if it can be, name, and the parameters of the first parts."""
+
+    title: str
+    columns: tuple[Column, ...]
+    slots: tuple[Slot, ...]
+    is_told_apart: bool
+
+    def row(self, member: _Member, outputs: Sequence[Expression], parameters: Sequence[Expression]) -> list[Expression]:
+        own = dict(zip(member.places, outputs, strict=True))
+        width = len(self.columns) - len(self.slots)
+        row = [own.get(at, Constant(None, self.columns[at].type)) for at in range(width)]
+        if self.is_told_apart:
+            row[0] = Constant(member.number, BIGINT)
+        return [*row, *parameters]
+
+    def read(self, whole: RelationalPlan, member: _Member) -> Relation:
+        """A member, out of what there is of all."""
+        if self.is_told_apart:
+            whole = filtered(whole, [call("eq", whole.field(0), Constant(member.number, BIGINT))])
+        outputs = zip(member.columns, member.places, strict=True)
+        first = len(self.columns) - len(self.slots)
+        return Relation(
+            whole,
+            tuple(Output(column.name, Field(at, column.type)) for column, at in outputs),
+            tuple(Carried(first + at, slot) for at, slot in enumerate(self.slots)),
+        )
+
+
+def plan_recursion(ctes: Sequence[exp.CTE], context: QueryContext, plan: Plan) -> dict[str, Relation]:
+    """Each of the queries, which are a recursion together, by its name.
+
+    :raises SqlError: what MySQL refuses of recursion. :raises Unsupported: what is not done here."""
+    title = ", ".join(cte.alias for cte in ctes)
+    members, is_distinct = _members(ctes)
     inside = context.inside(context.outer)
     is_within = any(is_ingress(relation.plan.operator) for relation in context.ctes.values())
     # Of what is evaluated once any table will do for constants; of a recursion around nothing is known.
     known = inside.statistics or (None if context.declared or is_within else {})
-    begun = _plain(plan(first, replace(inside, statistics=known)), name)
-    begun = named_columns(begun, [column.name for column in cte.args["alias"].columns], name)
-    if any(carried.slot.outer is not None for carried in begun.carried):
-        raise Unsupported(f'a recursion "{name}" that reads a query around it')
-    seed = _seed(begun)
-    _refuse_collated(seed.columns, name, is_distinct)
-    width = len(begun.outputs)
+    begun: dict[str, Relation] = {}
+    for member in members:
+        if member.first is not None:
+            first = _plain(plan(member.first, replace(inside, statistics=known)), member.name)
+            begun[member.name] = first = named_columns(first, member.named, member.name)
+            member.columns = first.columns
+            if any(carried.slot.outer is not None for carried in first.carried):
+                raise Unsupported(f'a recursion "{member.name}" that reads a query around it')
+    lays = partial(_shape, title, members, next(iter(begun.values())))
     # Stands for what there is of it, where a round is planned; another one for each that is planned within.
     leaf = Ingress(NodeIndex(-1 - len(context.ctes)))
-    so_far = RelationalPlan(leaf, (), seed.columns)
-    slots = [carried.slot for carried in begun.carried]
-    read = Relation(
-        so_far,
-        tuple(Output(output.name, so_far.field(at)) for at, output in enumerate(begun.outputs)),
-        tuple(Carried(width + at, slot) for at, slot in enumerate(slots)),
-    )
-    inner = replace(inside.with_cte(name, read), statistics=None)
-    branches = [_branch(_plain(plan(each, inner), name), read, name) for each in rounds]
-    round_ = branches[0] if len(branches) == 1 else replace(united(branches), columns=seed.columns)
-    whole = _fixed_point(seed, round_, leaf, name, is_distinct=is_distinct)
-    outputs = tuple(Output(output.name, whole.field(at)) for at, output in enumerate(begun.outputs))
+    while unknown := [member for member in members if not member.columns]:
+        _find_columns(unknown, members, lays(), leaf, inside, plan)
+    shape = lays()
+    _refuse_collated(shape.columns, title, is_distinct)
+    seeds = [_seed(begun[member.name], member, shape) for member in members if member.name in begun]
+    seed = seeds[0] if len(seeds) == 1 else replace(united(seeds), columns=shape.columns)
+    read = _reading(members, shape, leaf)
+    inner = replace(inside, ctes={**inside.ctes, **read}, statistics=None)
+    branches = [
+        _branch(_plain(plan(each, inner), member.name), member, shape) for member in members for each in member.rounds
+    ]
+    round_ = branches[0] if len(branches) == 1 else replace(united(branches), columns=shape.columns)
+    whole = _fixed_point(seed, round_, leaf, title, is_distinct=is_distinct)
     uniques = (frozenset(range(whole.width)),) if is_distinct else ()
-    return Relation(whole, outputs, read.carried, uniques=uniques)
+    return {member.name: replace(shape.read(whole, member), uniques=uniques) for member in members}
 
 
-def _parts(query: exp.Expr, name: str) -> tuple[exp.Expr, list[exp.Expr], bool]:
-    """The first part, those that read the recursion, and whether what is there already is left out."""
+def _reading(members: Sequence[_Member], shape: _Shape, leaf: Ingress) -> dict[str, Relation]:
+    so_far = RelationalPlan(leaf, (), shape.columns)
+    return {member.name.lower(): shape.read(so_far, member) for member in members if member.columns}
+
+
+def _shape(title: str, members: Sequence[_Member], begun: Relation) -> _Shape:
+    """Lays the columns of those members whose types are known so far."""
+    is_told_apart = len(members) > 1
+    columns = [Column("member", BIGINT)] if is_told_apart else []
+    for member in members:
+        places: list[int] = []
+        for column in member.columns:
+            alike = [at for at, own in enumerate(columns) if at and at not in places and _share(own.type, column.type)]
+            alike.sort(key=lambda at: columns[at].name != column.name)
+            places.append(alike[0] if alike and is_told_apart else len(columns))
+            if places[-1] == len(columns):
+                columns.append(column)
+        member.places = tuple(places)
+    asked = {
+        carried.slot: Column(carried.slot.name, begun.plan.columns[carried.column].type) for carried in begun.carried
+    }
+    return _Shape(title, (*columns, *asked.values()), tuple(asked), is_told_apart)
+
+
+def _share(one: SqlType, other: SqlType) -> bool:
+    return one == other or one.kind is other.kind is Kind.INTEGER
+
+
+def _find_columns(
+    unknown: Sequence[_Member],
+    members: Sequence[_Member],
+    shape: _Shape,
+    leaf: Ingress,
+    context: QueryContext,
+    plan: Plan,
+) -> None:
+    """The columns of a member that has no first part are those of its first query that reads only known ones."""
+    inner = replace(context, ctes={**context.ctes, **_reading(members, shape, leaf)}, statistics=None)
+    names = [member.name for member in unknown]
+    for member in unknown:
+        for each in member.rounds:
+            if not _reads(each, names):
+                edits = len(context.edits)
+                found = named_columns(plan(each, inner), member.named, member.name)
+                del context.edits[edits:]  # It is planned once more.
+                member.columns = found.columns
+                return
+    raise SqlError(f'no part of "{", ".join(names)}" begins it: each reads what is yet to come')
+
+
+def _members(ctes: Sequence[exp.CTE]) -> tuple[list[_Member], bool]:
+    """Of each its parts, and whether what is there already is left out."""
+    names = [cte.alias for cte in ctes]
+    members: list[_Member] = []
+    kinds: set[bool] = set()
+    for number, cte in enumerate(ctes):
+        first, rounds = _parts(cte.this, cte.alias, names, kinds)
+        members.append(_Member(cte.alias, number, first, rounds, [c.name for c in cte.args["alias"].columns]))
+    title = ", ".join(names)
+    if all(member.first is None for member in members):
+        raise SqlError(f'the first part of the recursion "{title}" reads it already')
+    if len(kinds) > 1:
+        raise Unsupported(f'UNION and UNION ALL in the recursion "{title}"', hint="write one of them throughout")
+    return members, kinds.pop() if kinds else False
+
+
+def _parts(query: exp.Expr, name: str, names: list[str], kinds: set[bool]) -> tuple[exp.Expr | None, list[exp.Expr]]:
+    """The first part, which is None where each reads the recursion, and those that read it."""
     modified = [key for key in ("order", "limit", "offset", "with_") if query.args.get(key) is not None]
-    if not isinstance(query, exp.Union) or modified:
+    if (len(names) == 1 and not isinstance(query, exp.Union)) or modified:
         raise Unsupported(
             f'a recursion "{name}" that is more than a UNION',
             hint="write SELECT … UNION SELECT … in it, and ORDER BY and LIMIT where it is read",
         )
     rounds: list[exp.Expr] = []
-    kinds: set[bool] = set()
     first: exp.Expr = query
-    while isinstance(first, exp.Union) and _reads(first, name):
-        if not _reads(first.expression, name):
+    while isinstance(first, exp.Union) and _reads(first, names):
+        kinds.add(bool(first.args.get("distinct")))
+        if not _reads(first.expression, names):
             raise SqlError(f'the parts of "{name}" that do not read it stand before those that do')
         rounds.insert(0, first.expression)
-        kinds.add(bool(first.args.get("distinct")))
         first = first.this
-    if _reads(first, name):
-        raise SqlError(f'the first part of the recursion "{name}" reads it already')
-    if len(kinds) > 1:
-        raise Unsupported(f'UNION and UNION ALL in the recursion "{name}"', hint="write one of them throughout")
-    return first, rounds, kinds.pop()
+    return (None, [first, *rounds]) if _reads(first, names) else (first, rounds)
 
 
-def _reads(query: exp.Expr, name: str) -> bool:
-    return any(
-        isinstance(node, exp.Table) and node.name.lower() == name.lower() and not node.db for node in nodes(query)
-    )
+def _reads(query: exp.Expr, names: Sequence[str]) -> bool:
+    wanted = {name.lower() for name in names}
+    return any(isinstance(node, exp.Table) and node.name.lower() in wanted and not node.db for node in nodes(query))
 
 
 def _plain(relation: Relation, name: str) -> Relation:
@@ -117,36 +247,47 @@ def _plain(relation: Relation, name: str) -> Relation:
     return relation
 
 
-def _seed(begun: Relation) -> RelationalPlan:
+def _seed(begun: Relation, member: _Member, shape: _Shape) -> RelationalPlan:
     """The outputs, and a column for each parameter."""
-    plan = begun.plan
-    row: list[Expression] = [output.expression for output in begun.outputs]
-    row += [plan.field(carried.column) for carried in begun.carried]
-    return projected(plan, row, [*(o.name for o in begun.outputs), *(c.slot.name for c in begun.carried)])
+    return _member_rows(
+        begun,
+        member,
+        shape,
+        f'a parameter in the first part of one of "{shape.title}"',
+        "compare it where the recursion is read",
+    )
 
 
-def _branch(branch: Relation, read: Relation, name: str) -> RelationalPlan:
+def _branch(branch: Relation, member: _Member, shape: _Shape) -> RelationalPlan:
     """The rows of a round, as those of the first part."""
-    if len(branch.outputs) != len(read.outputs):
-        raise SqlError(f'the parts of "{name}" have {len(read.outputs)} and {len(branch.outputs)} columns')
+    if len(branch.outputs) != len(member.columns):
+        given = f"{len(member.columns)} and {len(branch.outputs)}"
+        raise SqlError(f'the parts of "{member.name}" have {given} columns')
+    return _member_rows(
+        branch,
+        member,
+        shape,
+        f'a parameter in the part of "{member.name}" that repeats',
+        "compare it in the first part, or where the recursion is read",
+    )
+
+
+def _member_rows(part: Relation, member: _Member, shape: _Shape, what: str, hint: str) -> RelationalPlan:
+    """:raises Unsupported: it does not ask for the parameters of the recursion."""
     places: dict[Slot, int] = {}
-    plan = branch.plan
-    for carried in branch.carried:  # What a parameter is asked of twice, as by policies of two tables, is alike.
+    plan = part.plan
+    for carried in part.carried:  # What a parameter is asked of twice, as by policies of two tables, is alike.
         first = plan.field(places.setdefault(carried.slot, carried.column))
         if carried.column != first.position:
-            alike = carried.slot.kind is ParameterKind.EQUAL
-            plan = filtered(plan, [call("eq", first, plan.field(carried.column))]) if alike else plan
-            if not alike:
+            if carried.slot.kind is not ParameterKind.EQUAL:
                 places.clear()
                 break
-    if places.keys() != {carried.slot for carried in read.carried}:
-        raise Unsupported(
-            f'a parameter in the part of "{name}" that repeats',
-            hint="compare it in the first part, or where the recursion is read",
-        )
-    row = [as_type(o.expression, own.expression.type) for o, own in zip(branch.outputs, read.outputs, strict=True)]
-    row += [plan.field(places[carried.slot]) for carried in read.carried]
-    return projected(plan, row, [column.name for column in read.plan.columns])
+            plan = filtered(plan, [call("eq", first, plan.field(carried.column))])
+    if places.keys() != set(shape.slots):
+        raise Unsupported(what, hint=hint)
+    outputs = [as_type(o.expression, own.type) for o, own in zip(part.outputs, member.columns, strict=True)]
+    row = shape.row(member, outputs, [plan.field(places[slot]) for slot in shape.slots])
+    return projected(plan, row, [column.name for column in shape.columns])
 
 
 def _refuse_collated(columns: Sequence[Column], name: str, is_distinct: bool) -> None:
