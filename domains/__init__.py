@@ -29,7 +29,7 @@ What must hold between any two steps (``invariants.py`` checks it, every simulat
 7. A known-empty entry depends on what was consulted to find it empty.
 8. MIN, MAX, top-k and DISTINCT refill from their parent when a retraction takes what they hold.
 
-A recursion (``operators/fixed_point.py``) is one vertex to these rules: its rounds go round within one step, and what
+A recursion (``operators/recursion/``) is one vertex to these rules: its rounds go round within one step, and what
 they look up is never a hole. So rules 2 and 3 ask nothing within the loop, an entry stands on its first parent's key
 alone, and what comes to no end is evicted as by rule 5.
 

@@ -7,10 +7,10 @@ from typing import assert_never
 
 from domains.operators import edges, stateless
 from domains.operators.aggregate import AggregateOperator
-from domains.operators.fixed_point import FixedPointOperator
 from domains.operators.join import JoinOperator
 from domains.operators.operator import Operator, Vertex
 from domains.operators.over import OverOperator
+from domains.operators.recursion.fixed_point import FixedPointOperator
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopKOperator
 from domains.plan import graph

@@ -324,6 +324,10 @@ class FixedPoint:
     """The columns that each round leaves as they are. What has the same values in them is a recursion of its own."""
     further: int = 0
     """The number of its parents behind the first."""
+    best: OrderTerm | None = None
+    """Of rows that are alike but for this column only the first by it is there (MIN, MAX); where it ``distinct``."""
+    ends: bool = False
+    """Whether the best surely come to an end, though each round computes new values."""
 
 
 @dataclass(frozen=True, slots=True)

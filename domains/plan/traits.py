@@ -367,7 +367,7 @@ class FixedPointTraits(Traits):
 
     @property
     def ends(self) -> bool:
-        return self._fixed_point.distinct and not self._computes
+        return self._fixed_point.distinct and (self._fixed_point.ends or not self._computes)
 
     def _sought(self) -> Iterator[tuple[int, Columns]]:
         steps = self._fixed_point.steps
@@ -380,7 +380,8 @@ class FixedPointTraits(Traits):
 
     @property
     def grows(self) -> bool:
-        return all(traits_of(step.operator).grows for step in self._fixed_point.steps)
+        grow = all(traits_of(step.operator).grows for step in self._fixed_point.steps)
+        return grow and self._fixed_point.best is None
 
     def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
         carried = self._fixed_point.carried
@@ -394,7 +395,10 @@ class FixedPointTraits(Traits):
         return given[0].with_rows(ROUNDS_GUESSED * given[0].rows)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
-        return f"fix {self._fixed_point.title}"
+        best = self._fixed_point.best
+        if best is None:
+            return f"fix {self._fixed_point.title}"
+        return f"fix {self._fixed_point.title}, {'MAX' if best.descending else 'MIN'}({names[0][best.column]})"
 
 
 TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {

@@ -223,11 +223,19 @@ class Flow:
         return self._add(Over(partition, terms, calls), (parent,), columns, at)
 
     def recur(
-        self, first: NodeIndex, *further: NodeIndex, steps: Sequence[RoundStep], distinct: bool, at: int | None = None
+        self,
+        first: NodeIndex,
+        *further: NodeIndex,
+        steps: Sequence[RoundStep],
+        distinct: bool,
+        best: OrderTerm | None = None,
+        at: int | None = None,
     ) -> NodeIndex:
         """``steps`` as in :class:`domains.plan.graph.FixedPoint`."""
         carried = carried_by(steps, [len(self._columns(parent)) for parent in (first, *further)])
-        operator = FixedPoint("r", tuple(steps), distinct, carried, len(further))
+        if best is not None:
+            carried = tuple(column for column in carried if column != best.column)
+        operator = FixedPoint("r", tuple(steps), distinct, carried, len(further), best)
         return self._add(operator, (first, *further), self._columns(first), at)
 
     def reader(self, view: str, root: NodeIndex, *key: int, at: int | None = None) -> None:

@@ -18,6 +18,7 @@ MAY_ASK = (
     "domains/engine/vertices.py",  # It makes the running operator of the one that is data.
     "migrations/query/plan.py",  # It makes operators out of operators: filters merge.
     "migrations/query/plans/pruning.py",  # Likewise: joins narrow.
+    "migrations/query/plans/monotone.py",  # It reads the expressions of projections.
 )
 
 

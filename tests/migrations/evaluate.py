@@ -149,7 +149,7 @@ def _fixed_point(operator: FixedPoint, parents: list[Bag], columns: list[Any]) -
 
     if operator.distinct:
         there: Bag = Counter()
-        while (now := Counter(dict.fromkeys(+(seed + a_round(there)), 1))) != there:
+        while (now := _first_of(operator.best, +(seed + a_round(there)))) != there:
             there = now
         return there
     total, last = Counter(seed), Counter(seed)
@@ -159,6 +159,19 @@ def _fixed_point(operator: FixedPoint, parents: list[Bag], columns: list[Any]) -
             return total
         total += last
     raise AssertionError("the recursion comes to no end")
+
+
+def _first_of(best: OrderTerm | None, rows: Iterable[Row]) -> Bag:
+    if best is None:
+        return Counter(dict.fromkeys(rows, 1))
+    first: dict[Row, Row] = {}
+    for row in rows:
+        alike = row[: best.column] + row[best.column + 1 :]
+        value: Any = row[best.column]
+        other: Any = first.setdefault(alike, row)[best.column]
+        if value is not None and (other is None or (value > other if best.descending else value < other)):
+            first[alike] = row
+    return Counter(first.values())
 
 
 def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[Any]) -> Bag:

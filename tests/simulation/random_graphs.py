@@ -23,6 +23,7 @@ from domains.plan.graph import (
     Join,
     JoinKind,
     NodeIndex,
+    OrderTerm,
     Project,
     RoundStep,
     WindowCall,
@@ -231,16 +232,30 @@ class RandomGraph:
             row[counted] = call("add", column(own + counted), constant(1), type=BIGINT)
             row[kept] = column(own + kept)
             steps.append(RoundStep(Filter(call("lt", column(own + counted), constant(3))), (1 + before,), joined))
-        if rng.random() < 0.3:
+        best = self._best(rng, row, own, on[0][0]) if distinct and kind is JoinKind.INNER and not itself else None
+        if best is None and rng.random() < 0.3:
             steps.append(RoundStep(Filter(self._predicate(len(joined))), (len(steps) + before,), joined))
         steps.append(RoundStep(Project(tuple(row)), (len(steps) + before,), columns))
         recursion = flow.recur(
-            first, *(() if itself else (by,)), steps=steps, distinct=distinct, at=rng.randrange(self.domains)
+            first, *(() if itself else (by,)), steps=steps, distinct=distinct, best=best, at=rng.randrange(self.domains)
         )
         self.factors.setdefault(recursion, 1)
         keyed = [at for at in range(width) if traced(recursion, at, flow.joint.node)]
         key = (rng.choice(keyed),) if keyed and rng.random() < 0.8 else ()
         flow.reader("recursion", recursion, *key, at=rng.randrange(self.domains))
+
+    def _best(self, rng: Random, row: list[Expression], own: int, joined_by: int) -> OrderTerm | None:
+        """MIN or MAX of a column that no join goes by and none but itself is made of; circles may not worsen it."""
+        measured = rng.randrange(len(row))
+        if measured == joined_by or rng.random() < 0.4:
+            return None
+        best = OrderTerm(measured, rng.random() < 0.5)
+        for at, expression in enumerate(row):
+            if expression == column(own + measured):
+                row[at] = constant(rng.randrange(3))
+        step = constant(rng.randrange(2))
+        row[measured] = call("subtract" if best.descending else "add", column(own + measured), step, type=BIGINT)
+        return best
 
     # --- views ----------------------------------------------------------------------------------------------------
 

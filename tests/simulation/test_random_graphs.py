@@ -15,10 +15,12 @@ from domains.engine.domain import Domain, Step
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Delta, Row
 from domains.operators import ranged
-from domains.operators.fixed_point import Changed, FixedPointIndex, Rounds
 from domains.operators.join import JoinOperator
 from domains.operators.operator import Lookups
 from domains.operators.ranged import RowsInOrder
+from domains.operators.recursion.best import BestIndex
+from domains.operators.recursion.entries import Changed, FixedPointIndex
+from domains.operators.recursion.rounds import Rounds
 from domains.plan.graph import Columns
 from domains.plan.packets import Failed, Packet, Read, Reply, Upquery, Write
 from domains.store.walking import bounded
@@ -111,8 +113,8 @@ def _counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Derivations: what derives itself in a circle stays."""
     count = Changed.count
 
-    def only_the_last(self: Changed, deltas: Iterable[Delta]) -> list[Row]:
-        return [row for row in count(self, deltas) if not self.derived[row]]
+    def only_the_last(self: Changed, deltas: Iterable[Delta]) -> list[Delta]:
+        return [(row, weight) for row, weight in count(self, deltas) if weight > 0 or not self.derived[row]]
 
     monkeypatch.setattr(Changed, "count", only_the_last)
 
@@ -120,7 +122,7 @@ def _counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def _not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was taken, and can be derived in another way."""
     may_come = Changed.may_come
-    monkeypatch.setattr(Changed, "may_come", lambda self, row: may_come(self, row) and row not in self._moved)
+    monkeypatch.setattr(Changed, "may_come", lambda self, row: may_come(self, row) and row not in self.moved)
 
 
 def _gone_on_by_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +135,19 @@ def _gone_on_by_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FixedPointIndex, "apply", deaf)
 
 
-@pytest.mark.parametrize("mistake", [_counted_alone, _not_given_back, _gone_on_by_what_was])
+def _bettered_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MIN: what has lost a derivation is not taken, so that a circle betters itself from what it had."""
+    monkeypatch.setattr(BestIndex, "_take", lambda self, begun, changed, derive: changed.count(begun))
+
+
+def _never_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MIN: the candidates that were there before."""
+    monkeypatch.setattr(BestIndex, "_derivations", lambda self, row, changed: changed.derived.get(row, 0))
+
+
+@pytest.mark.parametrize(
+    "mistake", [_counted_alone, _not_given_back, _gone_on_by_what_was, _bettered_only, _never_worse]
+)
 def test_mistakes_of_recursions_are_found(
     monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
 ) -> None:

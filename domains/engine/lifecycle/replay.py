@@ -43,9 +43,9 @@ from domains.language.collating.collation import Collations
 from domains.language.types import Delta, Row, collations_of
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator, ReaderOperator
-from domains.operators.fixed_point import FixedPointIndex
 from domains.operators.operator import Vertex
 from domains.operators.over import OverIndex
+from domains.operators.recursion.entries import FixedPointIndex
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopIndex
 from domains.operators.whole_groups import WholeGroups

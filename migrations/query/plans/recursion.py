@@ -25,12 +25,22 @@ from domains.language.collating.collation import BINARY
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.types import BIGINT, Column, Kind, SqlType
-from domains.plan.graph import Columns, FixedPoint, Ingress, NodeIndex, ParameterKind, Project, RoundStep
+from domains.plan.graph import (
+    Columns,
+    FixedPoint,
+    Ingress,
+    NodeIndex,
+    OrderTerm,
+    ParameterKind,
+    Project,
+    RoundStep,
+)
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
 from domains.plan.traits import is_ingress, traits_of
 from migrations.parse.reading import exp, nodes
 from migrations.query.block import Plan
 from migrations.query.plan import RelationalPlan, filtered, parts, projected, united
+from migrations.query.plans.monotone import candidates, ends_with_best, measured_in
 from migrations.query.relation import (
     Carried,
     Output,
@@ -140,11 +150,14 @@ def plan_recursion(ctes: Sequence[exp.CTE], context: QueryContext, plan: Plan) -
     seed = seeds[0] if len(seeds) == 1 else replace(united(seeds), columns=shape.columns)
     read = _reading(members, shape, leaf)
     inner = replace(inside, ctes={**inside.ctes, **read}, statistics=None)
-    branches = [
-        _branch(_plain(plan(each, inner), member.name), member, shape) for member in members for each in member.rounds
-    ]
+    best = _best(members, shape, is_distinct=is_distinct)
+    branches: list[RelationalPlan] = []
+    for member in members:
+        for each in member.rounds:
+            with candidates(each):
+                branches.append(_branch(_plain(plan(each, inner), member.name), member, shape))
     round_ = branches[0] if len(branches) == 1 else replace(united(branches), columns=shape.columns)
-    whole = _fixed_point(seed, round_, leaf, title, is_distinct=is_distinct)
+    whole = _fixed_point(seed, round_, leaf, FixedPoint(title, (), is_distinct, (), best=best))
     uniques = (frozenset(range(whole.width)),) if is_distinct else ()
     return {member.name: replace(shape.read(whole, member), uniques=uniques) for member in members}
 
@@ -247,6 +260,22 @@ def _plain(relation: Relation, name: str) -> Relation:
     return relation
 
 
+def _best(members: Sequence[_Member], shape: _Shape, *, is_distinct: bool) -> OrderTerm | None:
+    """What the parts that repeat take MIN or MAX of, which is the same in each."""
+    found = {measured_in(each) for member in members for each in member.rounds}
+    if found == {None}:
+        return None
+    if len(found) > 1 or len(members) > 1 or not is_distinct:
+        raise Unsupported(
+            f'MIN or MAX in the recursion "{shape.title}" that is of several queries, of UNION ALL, or has other parts',
+            hint="take the same in each part that repeats, with UNION; or take it where the recursion is read",
+        )
+    (measured,) = found
+    assert measured is not None
+    at, function = measured
+    return OrderTerm(members[0].places[at], function is exp.Max)
+
+
 def _seed(begun: Relation, member: _Member, shape: _Shape) -> RelationalPlan:
     """The outputs, and a column for each parameter."""
     return _member_rows(
@@ -336,21 +365,24 @@ class _Round:
         if traits.own_state:
             raise Unsupported(
                 f'GROUP BY, DISTINCT, LIMIT or a window over the recursion "{self._name}" within it',
-                hint="do it where the recursion is read",
+                hint="do it where the recursion is read; MIN or MAX may stand in it, grouped by all other columns",
             )
         if traits.matching is not None and traits.matching.outer and self._reads_so_far(plan.parents[RIGHT]):
             raise SqlError(f'the recursion "{self._name}" is the optional side of a join, or in a subquery of it')
 
 
-def _fixed_point(
-    seed: RelationalPlan, plan: RelationalPlan, leaf: Ingress, name: str, *, is_distinct: bool
-) -> RelationalPlan:
-    taken = _Round(seed, leaf, name)
+def _fixed_point(seed: RelationalPlan, plan: RelationalPlan, leaf: Ingress, operator: FixedPoint) -> RelationalPlan:
+    """The operator, complete with what a round does."""
+    taken = _Round(seed, leaf, operator.title)
     if plan.operator == leaf:  # It derives what it has.
         plan = RelationalPlan(Project(plan.fields()), (plan,), plan.columns)
     taken.read(plan)
     steps, widths = taken.steps(), [parent.width for parent in taken.parents]
-    operator = FixedPoint(name, steps, is_distinct, carried_by(steps, widths), len(taken.parents) - 1)
+    carried, best = carried_by(steps, widths), operator.best
+    if best is not None:
+        carried = tuple(at for at in carried if at != best.column)
+        operator = replace(operator, ends=ends_with_best(operator.title, steps, widths, best))
+    operator = replace(operator, steps=steps, carried=carried, further=len(taken.parents) - 1)
     return RelationalPlan(operator, tuple(taken.parents), seed.columns)
 
 
