@@ -112,7 +112,7 @@ class FixedPointIndex(EntryIndex[dict[Row, int]]):
         """Let the changes of the parents go round, where the key is filled; answers how the rows change.
 
         :raises LimitExceeded: it comes to no end, and is no partial state."""
-        act = RoundAct(rounds, self, outside)
+        act = RoundAct(rounds, self.at, outside)
         nothing: list[list[Delta]] = [[] for _ in deltas[1:]]
         changed = Changed(self)
         begun = [delta for delta in deltas[0] if changed.takes(delta[0])]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from domains.language.types import Column, Delta, Row
 from domains.operators.operator import Found, Lookups, Operator, Vertex
@@ -15,14 +14,13 @@ from domains.plan.packets import Pattern
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
 from domains.plan.traits import traits_of
 
-if TYPE_CHECKING:
-    from domains.operators.recursion.entries import FixedPointIndex
-
 INSIDE = NodeIndex(-1)
 """The number of the nodes of a round, which are no nodes of the graph."""
 
 Make = Callable[[Node, list[Vertex]], Operator]
 """The running form of a node's operator."""
+SoFar = Callable[[Columns, Row], Collection[Delta]]
+"""What there is of a recursion by the values of some columns."""
 
 
 class Rounds:
@@ -72,14 +70,14 @@ class RoundAct:
     """What the operators of a round may ask: of the recursion what there is of it, of further parents whoever runs the
     round."""
 
-    def __init__(self, rounds: Rounds, rows: FixedPointIndex, outside: Lookups) -> None:
+    def __init__(self, rounds: Rounds, rows: SoFar, outside: Lookups) -> None:
         self._rounds = rounds
         self._rows = rows
         self._outside = outside
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         if vertex is self._rounds.so_far:
-            return [self._rows.at(columns, key) for key in keys]
+            return [self._rows(columns, key) for key in keys]
         if vertex in self._rounds.steps:
             self._rounds.drive(vertex, columns)
             return vertex.operator.compute(self, columns, keys)
