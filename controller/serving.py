@@ -126,7 +126,7 @@ class Serving(Writing):
         self._statements.texts.read_within(limits, beside)
 
     def count_outside(self, size: int) -> None:
-        self.outside = size
+        self.outside = size + self.snapshots.answers.bytes
 
     async def check_text(self, sql: str, session: Caller = OPEN) -> None:
         await self._statements.check(sql, session)

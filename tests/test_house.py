@@ -126,7 +126,7 @@ def test_no_function_is_too_long() -> None:
 HOUSE = {
     "headrace": (72, 11670),
     "api": (56, 10494),
-    "controller": (105, 21057),
+    "controller": (105, 21155),
     "worker": (90, 18670),
     "migrations": (165, 33_250),
     "domains": (121, 23_750),

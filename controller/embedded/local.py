@@ -238,7 +238,8 @@ class LocalDeployment(Serving):
 
     def count_outside(self, size: int) -> None:
         dataflow = self.dataflow
-        dataflow.hosted.outside = size + dataflow.waiting_bytes + bytes_beyond(dataflow.memory_limit)
+        kept = self.snapshots.answers.bytes
+        dataflow.hosted.outside = size + kept + dataflow.waiting_bytes + bytes_beyond(dataflow.memory_limit)
 
     # --- what there is --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from controller.lookups.binding import Binding, FinishedLookup, RequestMoment
 from controller.statements.evaluating import finished_rows
 from controller.statements.listing import view_of
+from controller.transactions.snapshots import SnapshotReads
 from controller.transactions.transaction import Transaction
 from domains.language.coercion import json_row_coercer
 from domains.language.json_rows import json_encoder
@@ -40,15 +41,23 @@ async def pages_in(
     """The rows of each key, as comma-joined JSON objects.
 
     :raises NotFound, BadRequest, TypeViolation: as a look-up of the view. :raises Conflict, TransactionEnded."""
-    state = port.state
+    state, transaction = port.state, moment.asker.transaction
     planned = view_of(state, view)
-    _, plan = plan_evaluation(state, state.catalog.views[planned.name.lower()])
     bounds = bind(Binding.of(planned, port.now))
+    kept = await transaction.answers(state) if isinstance(transaction, SnapshotReads) else None
+    found = [None if kept is None else kept.find(view, bound) for bound in bounds]
+    if None not in found:
+        return [page for page in found if page is not None]
+    _, plan = plan_evaluation(state, state.catalog.views[planned.name.lower()])
     coerced, encoded = json_row_coercer(planned.columns), json_encoder(planned.columns)
     pages: list[bytes] = []
-    for bound in bounds:
-        rows, _ = await port.evaluate(Question(plan, bound.sent), {}, None, moment.asker.transaction)
-        if isinstance(bound, FinishedLookup) and planned.finish is not None:
-            rows = finished_rows(bound, planned.finish, rows)
-        pages.append(b",".join([encoded(coerced(row)) for row in rows]))
+    for bound, page in zip(bounds, found, strict=True):
+        if page is None:
+            rows, _ = await port.evaluate(Question(plan, bound.sent), {}, None, transaction)
+            if isinstance(bound, FinishedLookup) and planned.finish is not None:
+                rows = finished_rows(bound, planned.finish, rows)
+            page = b",".join([encoded(coerced(row)) for row in rows])
+            if kept is not None:
+                kept.keep(view, bound, page)
+        pages.append(page)
     return pages

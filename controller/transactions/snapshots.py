@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from secrets import token_hex
 from time import time
 from typing import Any
@@ -42,10 +44,11 @@ from domains.language.types import TableSchema, Value
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, InTransaction, Written
 from domains.plan.snapshots import DropSnapshot, GoOn, InSnapshot, KeepSnapshot, SnapshotAct, StandStill
-from domains.store.storage import NAME_MAX, SnapshotRecord
+from domains.store.storage import NAME_MAX, SnapshotRecord, snapshot_gone
 from migrations.flow.routing import Split
 from worker.adhoc.answer import Rows
 from worker.protocol.messages import KeptSnapshots, KnownTransaction
+from worker.reader_map import BoundLookup
 
 _log = logging.getLogger("headrace.controller")
 
@@ -59,6 +62,73 @@ COLLECTED_SECONDS = 10.0
 """So old is one that nobody holds when it is collected, unless it is the latest: whoever has heard its name reads it
 meanwhile."""
 LATEST = "latest"
+
+
+ANSWERS_BYTES = 32 * 2**20
+"""Of answers of snapshots that a process keeps: some hundred thousand keys."""
+ANSWER_COST = 500
+"""Bytes of what is around one."""
+
+AnswerKey = tuple[str, float, str, str]
+"""The snapshot, when it was taken, the view, and the look-up in words: 1 and 1.0 are two."""
+
+
+class SnapshotAnswers:
+    """Answers of look-ups in snapshots, those that were asked for last. One never changes: it goes with its snapshot,
+    and when tables or views are others, which then say by themselves whether the snapshot has them."""
+
+    def __init__(self, most: int = ANSWERS_BYTES) -> None:
+        self._most = most
+        self._pages: OrderedDict[AnswerKey, bytes] = OrderedDict()
+        self._state: object = None
+        self._snapshots: set[tuple[str, float]] = set()
+        self.bytes = 0
+
+    def retain(self, state: object, snapshots: set[tuple[str, float]]) -> None:
+        """Forget what is not of these, or was answered with other tables and views."""
+        for key in [key for key in self._pages if state is not self._state or key[:2] not in snapshots]:
+            self._forget(key)
+        self._state, self._snapshots = state, snapshots
+
+    def of(self, record: SnapshotRecord, state: object) -> AnswersOf:
+        return AnswersOf(self, (record.name, record.at), state)
+
+    def find(self, key: AnswerKey, state: object) -> bytes | None:
+        if state is not self._state or key not in self._pages:
+            return None
+        self._pages.move_to_end(key)
+        return self._pages[key]
+
+    def keep(self, key: AnswerKey, page: bytes, state: object) -> None:
+        size = _size(key, page)
+        if state is not self._state or key[:2] not in self._snapshots or size > self._most or key in self._pages:
+            return
+        self._pages[key] = page
+        self.bytes += size
+        while self.bytes > self._most:
+            self._forget(next(iter(self._pages)))
+
+    def _forget(self, key: AnswerKey) -> None:
+        self.bytes -= _size(key, self._pages.pop(key))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersOf:
+    """Those of one snapshot, by the tables and views that a request has."""
+
+    all: SnapshotAnswers
+    snapshot: tuple[str, float]
+    state: object
+
+    def find(self, view: str, lookup: BoundLookup) -> bytes | None:
+        return self.all.find((*self.snapshot, view.lower(), repr(lookup)), self.state)
+
+    def keep(self, view: str, lookup: BoundLookup, page: bytes) -> None:
+        self.all.keep((*self.snapshot, view.lower(), repr(lookup)), page, self.state)
+
+
+def _size(key: AnswerKey, page: bytes) -> int:
+    return ANSWER_COST + len(key[3]) + len(page)
 
 
 class Snapshots:
@@ -80,6 +150,7 @@ class Snapshots:
         self._on_doubt = on_doubt
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self.answers = SnapshotAnswers()
 
     async def take(self, name: str = "", *, hold: bool = False) -> SnapshotRecord:
         """All shards as they are at a moment between now and the answer. ``hold``: until it is dropped by name.
@@ -164,25 +235,32 @@ class Snapshots:
         """One that is kept: the position of each base shard in it, and its tables as they were.
 
         :raises SnapshotGone: a shard does not keep it."""
-        name = await self.named(name)
+        name = (await self.record(name)).name
         found = await asyncio.gather(*(self._kept(base, name) for base in sorted(self._bases())))
-        record = next(each for each in found[0].kept if each.name == name)
+        record = next((each for each in found[0].kept if each.name == name), None)
+        if record is None:
+            raise snapshot_gone(name)
         shards = [each for kept in found for each in kept.tables if not each[2].filling]
         tables = {schema.name: schema for _, _, schema in shards}
         positions = {base: at for base, at, _ in shards}
         return record, positions, list(tables.values())
 
-    async def named(self, name: str) -> str:
-        """The name of one that is kept, where ``latest`` is given.
+    async def record(self, name: str, state: object = None) -> SnapshotRecord:
+        """The one that is kept by this name, or the latest. ``state``: the tables and views of whoever reads it.
 
         :raises SnapshotGone: there is none."""
+        kept = await self.list()
+        if state is not None:
+            self.answers.retain(state, {(each.name, each.at) for each in kept})
         if name != LATEST:
-            return name
-        if not (kept := await self.list()):
+            kept = [each for each in kept if each.name == name]
+        if not kept and name != LATEST:
+            raise snapshot_gone(name)
+        if not kept:
             raise SnapshotGone(
                 "no snapshot is kept", hint="POST /v1/snapshots takes one, snapshot_every some every second"
             )
-        return kept[-1].name
+        return kept[-1]
 
     async def drop(self, name: str) -> None:
         """:raises NotFound. :raises HeadraceError: the first shard keeps it, and tells of it, still."""
@@ -246,7 +324,7 @@ class SnapshotReads:
     def __init__(self, name: str, snapshots: Snapshots) -> None:
         self.id = name
         self._snapshots = snapshots
-        self._found: asyncio.Task[str] | None = None
+        self._found: asyncio.Task[SnapshotRecord] | None = None
 
     async def read(
         self,
@@ -255,10 +333,19 @@ class SnapshotReads:
         take: object,
     ) -> tuple[Rows, Clock]:
         """:raises SnapshotGone: it is not kept, or has not a table as it is now."""
+        name = self.id if self._found is None and self.id != LATEST else (await self._record(None)).name
+        return await evaluate([InSnapshot(name, base) for base in bases])
+
+    async def answers(self, state: object) -> AnswersOf:
+        """Those to look-ups that were answered before. ``state``: the tables and views of whoever asks.
+
+        :raises SnapshotGone: it is not kept."""
+        return self._snapshots.answers.of(await self._record(state), state)
+
+    async def _record(self, state: object) -> SnapshotRecord:
         if self._found is None:
-            self._found = asyncio.create_task(self._snapshots.named(self.id))
-        self.id = await self._found
-        return await evaluate([InSnapshot(self.id, base) for base in bases])
+            self._found = asyncio.create_task(self._snapshots.record(self.id, state))
+        return await self._found
 
     async def write(self, divided: Split, table: TableTarget) -> None:
         """:raises BadRequest"""

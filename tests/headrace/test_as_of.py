@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from headrace_client.calls import Call
 from typer.testing import CliRunner
 
-from controller.transactions.snapshots import COLLECTED_SECONDS, SNAPSHOTS_MAX
+from controller.transactions import reading
+from controller.transactions.snapshots import ANSWER_COST, COLLECTED_SECONDS, SNAPSHOTS_MAX, SnapshotAnswers
+from domains.store.storage import SnapshotRecord
 from headrace import connect_async
 from headrace.cli import app
 from headrace.embedding import Embedded, embedded
@@ -25,6 +28,8 @@ from headrace.errors import (
     SnapshotGone,
     UnknownName,
 )
+from migrations.flow.evaluation_plan import plan_evaluation
+from worker.reader_map import BoundLookup
 
 SCHEMA = """
 CREATE TABLE acc (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
@@ -84,6 +89,63 @@ def test_the_latest_and_those_by_name(db: Embedded) -> None:
     for name in ("latest", "a/b", "x" * 129, "\n"):
         with pytest.raises(BadRequest):
             db.take_snapshot(name)
+
+
+def test_an_answer_is_worked_out_once(db: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And goes with its snapshot, and when tables or views are others."""
+    worked_out: list[str] = []
+
+    def counted(state: Any, definition: Any) -> Any:
+        worked_out.append(definition.name)
+        return plan_evaluation(state, definition)
+
+    monkeypatch.setattr(reading, "plan_evaluation", counted)
+    db.take_snapshot("s", hold=True)
+    then = db.as_of("s")
+    for _ in range(3):
+        assert then.view("one").lookup_many([[1], [9]]) == [[{"id": 1, "n": 100}], []]
+        assert then.view("one").lookup(id=1) == [{"id": 1, "n": 100}]
+        assert db.as_of().view("best").lookup(branch=2) == [{"id": 3, "n": 5}]
+        db.execute("UPDATE acc SET n = n + 1")
+    assert worked_out == ["one", "best"]
+    assert then.view("one").lookup_many([[1], [2]]) == [[{"id": 1, "n": 100}], [{"id": 2, "n": 100}]]
+    assert worked_out == ["one", "best", "one"], "a key that was not asked for"
+
+    db.drop_snapshot("s")
+    with pytest.raises(SnapshotGone):
+        then.view("one").lookup(id=1)
+    db.take_snapshot("s", hold=True)
+    assert then.view("one").lookup(id=1) == [{"id": 1, "n": 103}], "another one of the same name"
+    db.execute("DROP VIEW one; CREATE EXT VIEW one AS SELECT id, n + 1 AS n FROM acc WHERE id = ?")
+    assert then.view("one").lookup(id=1) == [{"id": 1, "n": 104}], "another view of the same name"
+    db.execute("ALTER TABLE acc ADD COLUMN more INT DEFAULT 7")
+    with pytest.raises(SnapshotGone):
+        then.view("one").lookup(id=1)
+
+
+def test_answers_that_are_kept_are_few_and_counted() -> None:
+    """Those that were asked for last; none of another snapshot, or of other tables."""
+    state, lookups = object(), [BoundLookup(((n,),)) for n in range(20)]
+    answers = SnapshotAnswers(most=10 * (ANSWER_COST + 200))
+    one, other = SnapshotRecord("a", 1.0, True), SnapshotRecord("a", 2.0, True)
+    answers.retain(state, {("a", 1.0)})
+    for lookup in lookups:
+        answers.of(one, state).keep("v", lookup, b"1")
+        assert answers.of(one, state).find("V", lookups[0]) == b"1"
+    there = [lookup for lookup in lookups if answers.of(one, state).find("v", lookup)]
+    assert 5 < len(there) < len(lookups)
+    assert there[0] == lookups[0]
+    assert there[1:] == lookups[-len(there) + 1 :]
+    assert len(there) * ANSWER_COST < answers.bytes <= 10 * (ANSWER_COST + 200)
+    assert answers.of(one, state).find("v", BoundLookup(((0.0,),))) is None, "another value, though equal"
+    assert answers.of(one, object()).find("v", lookups[0]) is None
+    answers.of(other, state).keep("v", lookups[0], b"2")
+    assert answers.of(other, state).find("v", lookups[0]) is None, "nobody has told of it"
+    answers.retain(state, {("a", 2.0)})
+    assert answers.bytes == 0
+    answers.of(other, state).keep("v", lookups[0], b"2")
+    answers.of(other, state).keep("v", lookups[1], bytes(10**6))
+    assert (answers.of(other, state).find("v", lookups[0]), answers.bytes < 1_000) == (b"2", True)
 
 
 def test_a_request_reads_one_by_its_url(db: Embedded) -> None:

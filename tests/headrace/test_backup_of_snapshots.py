@@ -21,6 +21,7 @@ from worker.archive.checking import check_archive
 from worker.archive.compacting import compact_now
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook
 
 SCHEMA = """
 CREATE TABLE acc (id INT PRIMARY KEY, branch INT, n INT NOT NULL, KEY (branch));
@@ -54,7 +55,10 @@ class Site:
         """What a back-up of it restores."""
         number = len(list(self.path.glob("backup*")))
         backup = str(self.path / f"backup{number}")
-        back_up_running(self.db, backup, snapshot=snapshot)
+        positions = back_up_running(self.db, backup, snapshot=snapshot).positions
+        assert all(
+            cut.positions[base] <= at for cut in RecipeBook(Place(backup)).cuts() for base, at in positions.items()
+        )
         assert [problem for checked in check_archive(Place(backup)) for problem in checked.problems] == []
         restore(backup, self.path / f"again{number}", as_of=as_of)
         with self.open(f"again{number}") as db:
