@@ -125,7 +125,7 @@ def test_no_function_is_too_long() -> None:
 
 HOUSE = {
     "headrace": (72, 11670),
-    "api": (56, 10494),
+    "api": (56, 10527),
     "controller": (105, 21155),
     "worker": (90, 18670),
     "migrations": (165, 33_250),

@@ -19,7 +19,7 @@ KINDS = re.compile(
 """What is done here whatever the upstream would do, what asks about the statement before, and what is said again."""
 OF_BEFORE = re.compile(r"\b(?:FOUND_ROWS|ROW_COUNT)\s*\(|@@(?:warning|error)_count", re.IGNORECASE)
 HOLDS = re.compile(
-    r"\bTEMPORARY\b|\bLOCK\b|\b(?:GET|RELEASE)_LOCK|:=|\bINTO\s+@|\bPREPARE\b|\bHANDLER\b|\bCALL\b|\bXA\b",
+    r"\bTEMPORARY\b|\bLOCK\b|\b(?:GET|RELEASE)_LOCK|(?<!@)@(?!@)|\bPREPARE\b|\bHANDLER\b|\bCALL\b|\bXA\b",
     re.IGNORECASE,
 )
 """Statements after which the upstream's session has more than what SET has set."""

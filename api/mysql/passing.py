@@ -25,7 +25,16 @@ from typing import Any
 
 from api.mysql.commands import EXECUTE_HEAD, Commands, PreparedText
 from api.mysql.errors import message_of
-from api.mysql.packets import CLIENT_MULTI_STATEMENTS, STATUS_AUTOCOMMIT, ok, refusal
+from api.mysql.packets import (
+    CLIENT_DEPRECATE_EOF,
+    CLIENT_MULTI_STATEMENTS,
+    STATUS_AUTOCOMMIT,
+    STATUS_CURSOR_EXISTS,
+    STATUS_LAST_ROW_SENT,
+    eof,
+    ok,
+    refusal,
+)
 from api.mysql.passed_texts import HOLDS, KINDS, OF_BEFORE, SHADOWS, is_plain
 from api.mysql.upstream import (
     UpstreamConnection,
@@ -36,7 +45,7 @@ from api.mysql.upstream import (
 )
 from api.statuses import status_of
 from controller.upstreams.passing_on import JudgedText
-from domains.errors import BadRequest, Cancelled, HeadraceError, ReadTimeout, Unavailable, Unsupported
+from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, ReadTimeout, Unavailable, Unsupported
 
 KEPT_SETTINGS = 100
 """Statements that are said again to another connection."""
@@ -52,8 +61,8 @@ class PassedStatement(PreparedText):
     """The types of its parameters, as the client said them."""
     has_types: bool = False
     """The upstream was told them."""
-    is_open: bool = False
-    """It has a cursor there."""
+    left: list[bytes] | None = None
+    """The rows of its cursor that were not fetched yet."""
 
 
 class PassingCommands(Commands):
@@ -168,7 +177,7 @@ class PassingCommands(Commands):
         await self._passed(payload, sql or "", judged)
         if kinds is not None and kinds["setting"] and self._up is not None and not self._up.has_failed:
             self._settings.append(payload)
-            self._holds |= len(self._settings) > KEPT_SETTINGS or b"@" in payload
+            self._holds |= len(self._settings) > KEPT_SETTINGS
 
     def _is_done_here(self, kinds: re.Match[str]) -> bool:
         if kinds["kill"] and int(kinds["kill"]) in self._door.connections:
@@ -297,9 +306,8 @@ class PassingCommands(Commands):
         except BaseException as error:
             status = status_of(error) if isinstance(error, HeadraceError) else 500
             relaying.cancel()
-            if not up.is_lost:
-                self._slots.kill(up, self._login, query=False)
-                up.close()
+            self._slots.kill(up, self._login, query=False)
+            up.close()
             raise
         finally:
             took = perf_counter() - began
@@ -405,24 +413,41 @@ class PassingCommands(Commands):
         self._answered_here = False
         head = b"\x18" + statement.number.to_bytes(4, "little")
         pieces = [head + place.to_bytes(2, "little") + value for place, value in long.items()]
-        await self._relayed(up, statement.sql, judged, self._sent(up, *pieces, _executing(payload, statement)))
-        statement.is_open = wants_cursor and not up.has_failed
+        sent = (*pieces, _executing(payload, statement))
+        answers = self._gathered(up, statement, sent) if wants_cursor else self._sent(up, *sent)
+        await self._relayed(up, statement.sql, judged, answers)
         self._unsure |= up.has_failed and judged.select is None
 
+    async def _gathered(
+        self, up: UpstreamConnection, statement: PassedStatement, payloads: Sequence[bytes]
+    ) -> AsyncIterator[list[bytes]]:
+        """All rows at once, which are fetched from here."""
+        for each in payloads:
+            await up.send(each)
+        head, rows = await up.gathered(self._door.admission.limits.max_answer_size)
+        statement.left = rows
+        yield head if rows is None else [*head, self._end(STATUS_CURSOR_EXISTS)]
+
+    def _end(self, more: int) -> bytes:
+        status = more | (STATUS_AUTOCOMMIT if self._up is None else self._up.status & 3)
+        return ok(status=status, head=0xFE) if self._capabilities & CLIENT_DEPRECATE_EOF else eof(status)
+
     async def _fetch(self, payload: bytes) -> None:
-        statement, up = self._statement(int.from_bytes(payload[1:5], "little")), self._up
+        statement, count = (
+            self._statement(int.from_bytes(payload[1:5], "little")),
+            int.from_bytes(payload[5:9], "little"),
+        )
         assert isinstance(statement, PassedStatement), "all of this session are"
-        if up is None or not statement.is_open:
-            await super()._fetch(payload)
-            return
-        await up.send(with_number(payload, statement.number))
-        self._connection.send(await up.fetched(self._capabilities))
+        if statement.left is None:
+            raise NotFound("prepared statement has no open cursor")
+        some, statement.left = statement.left[:count], statement.left[count:] or None
+        self._connection.send((*some, self._end(STATUS_CURSOR_EXISTS if statement.left else STATUS_LAST_ROW_SENT)))
 
     async def _reset_passed(self, payload: bytes) -> None:
         statement = self._statement(int.from_bytes(payload[1:5], "little"))
         assert isinstance(statement, PassedStatement), "all of this session are"
         statement.long.clear()
-        statement.is_too_long = statement.is_open = False
+        statement.is_too_long, statement.left = False, None
         await self._plainly(with_number(payload, statement.number))
 
     # --- its end ----------------------------------------------------------------------------------------------------
@@ -451,6 +476,7 @@ def _executing(payload: bytes, statement: PassedStatement) -> bytes:
     """COM_STMT_EXECUTE by the upstream's number, with the types of its parameters if it was not told them: a client
     says them once, and that may have been answered here."""
     made = with_number(payload, statement.number)
+    made = made[:5] + b"\0" + made[6:]
     if not statement.parameters:
         return made
     at = EXECUTE_HEAD + (statement.parameters + 7) // 8

@@ -36,7 +36,6 @@ from api.mysql.packets import (
     CLIENT_TRANSACTIONS,
     LONGEST,
     STATUS_AUTOCOMMIT,
-    STATUS_CURSOR_EXISTS,
     STATUS_IN_TRANSACTION,
     STATUS_MORE_RESULTS,
     PacketFeed,
@@ -45,7 +44,7 @@ from api.mysql.packets import (
     framed,
 )
 from api.mysql.proving import NATIVE, SHA2
-from domains.errors import Unavailable
+from domains.errors import LimitExceeded, Unavailable
 
 CLIENT_SESSION_TRACK = 1 << 23
 STATUS_SESSION_CHANGED = 1 << 14
@@ -303,8 +302,7 @@ class UpstreamConnection:
                 columns -= 1
                 found.append(payload)
             elif (kind == _END and len(payload) < LONGEST) or kind == _ERR:
-                has_cursor = bool(self.status & STATUS_CURSOR_EXISTS) and not rows
-                if not whole and not rows and not has_cursor:
+                if not whole and not rows:
                     found.append(eof(self.status & ~(STATUS_SESSION_CHANGED | STATUS_MORE_RESULTS)))
                 found.append(payload if kind == _ERR else self._stripped(payload, end=not whole))
                 rows = -1
@@ -346,17 +344,27 @@ class UpstreamConnection:
             if self.has_failed or not self.status & STATUS_MORE_RESULTS:
                 return
 
-    async def fetched(self, client: int) -> list[bytes]:
-        """The rows of a cursor, which come without columns."""
-        found: list[bytes] = []
-        while True:
-            payload = await self._next()
-            if payload[0] == _ERR:
-                return [*found, payload]
-            if payload[0] == _END and len(payload) < LONGEST:
-                self._hear(payload)
-                return [*found, self._stripped(payload, end=not client & CLIENT_DEPRECATE_EOF)]
-            found.append(payload)
+    async def gathered(self, most: int) -> tuple[list[bytes], list[bytes] | None]:
+        """A result whole: what stands before its rows, and these; None: it has none.
+
+        :raises LimitExceeded: it has more than so many bytes. :raises UpstreamLost"""
+        head, rows, columns, size = list[bytes](), list[bytes](), -1, 0
+        async for payload in self._payloads():
+            if columns < 0 and payload[0] in (_OK, _ERR):
+                return [payload if payload[0] == _ERR else self._stripped(payload)], None
+            if columns < 0:
+                columns = PayloadReader(payload).length()
+                head.append(payload)
+            elif len(head) <= columns:
+                head.append(payload)
+            elif payload[0] == _ERR:
+                return [payload], None
+            elif payload[0] != _END or len(payload) >= LONGEST:
+                rows.append(payload)
+            size += len(payload)
+            if size > most:
+                raise LimitExceeded(f'the answer exceeds "max_answer_size", {most} bytes', hint="ask for fewer rows")
+        return head, rows
 
     async def prepared(self, client: int) -> tuple[list[bytes], int, int]:
         """The answer to COM_STMT_PREPARE, the statement's number and that of its parameters; 0 where it is an error."""

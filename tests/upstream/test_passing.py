@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from threading import Event, Thread
 from typing import Any
 
 import pymysql  # type: ignore[import-untyped]
@@ -10,6 +12,7 @@ import pytest
 
 from loadgen.bench import servers
 from tests.upstream.passing_site import BY_AUTHOR, COUNTED, VIEWS, PassingSite, rows
+from tests.upstream.upstream_server import until
 
 pytestmark = pytest.mark.skipif(servers.mariadbd() is None, reason="MariaDB is not installed")
 
@@ -127,7 +130,7 @@ def test_what_is_asked_of_the_statement_before(site: PassingSite, db: Any) -> No
 
 
 def test_several_statements(site: PassingSite) -> None:
-    from pymysql.constants import CLIENT
+    from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
     with site.connect(client_flag=CLIENT.MULTI_STATEMENTS) as db, db.cursor() as cursor:
         cursor.execute(f"SELECT 1; INSERT INTO votes VALUES (900, 9); {COUNTED}9")
@@ -146,3 +149,44 @@ def test_an_error_is_the_upstreams(db: Any, plain: Any) -> None:
                 rows(each, sql)
             said.append(raised.value.args)
         assert said[0] == said[1]
+
+
+def test_a_hot_query_becomes_a_view_while_it_is_asked(site: PassingSite) -> None:
+    """``headrace advise`` names it; nothing changes for who asks, before its view comes and after it."""
+    sql = "SELECT story, COUNT(*) AS n FROM votes WHERE user = {} GROUP BY story ORDER BY story"
+    told: list[str] = []
+    wrong: list[Any] = []
+    ended = Event()
+
+    def asks() -> None:
+        with site.connect() as own, site.upstream.connect() as plain:
+            while not ended.is_set():
+                for user in range(7):
+                    mine, theirs = rows(own, sql.format(user)), rows(plain, sql.format(user))
+                    if mine != theirs:
+                        wrong.append((mine, theirs))
+
+    asking, before = Thread(target=asks), site.counts()[0]
+    asking.start()
+    try:
+        until(lambda: _advised(site, told), "it is named")
+        assert site.counts()[0] == before, "no view has answered"
+        site.define(told[0].replace("VIEW name", "VIEW ByUser").rstrip(";"))
+        until(lambda: site.counts()[0] > before + 50, "the view answers")
+    finally:
+        ended.set()
+        asking.join(60)
+    assert not wrong
+
+
+def _advised(site: PassingSite, told: list[str]) -> bool:
+    done = site.headrace("advise")
+    _, said, _ = done.finish(60)
+    lines = said.splitlines()
+    found = [
+        statement
+        for why, statement in pairwise(lines)
+        if "passed on" in why and statement.startswith("CREATE EXT VIEW") and "GROUP BY" in statement
+    ]
+    told[:] = found
+    return bool(found)
