@@ -219,6 +219,28 @@ def crud(rate: Rate = 200.0) -> Mapping[str, Any]:
     return {"rate": rate}
 
 
+@_workload(data_scale=0.1)
+def graph(
+    rate: Rate = 200.0,
+    variant: Annotated[
+        str, typer.Option(help="natural: a way from both ends, by joins; recursive: WITH RECURSIVE from one end.")
+    ] = "natural",
+    distribution: Annotated[str, typer.Option(help="uniform or zipf, of the nodes that have edges.")] = "uniform",
+    data_seed: DataSeed = 1,
+) -> Mapping[str, Any]:
+    """A graph that changes: look-ups, one and two hops, shortest ways of at most four; half of the requests change it.
+
+    At a data scale of 1 it has 100,000 nodes and 640,000 edges.
+
+    Examples:
+
+      headrace loadgen graph --prime --rate 500
+
+      headrace loadgen graph --target mysql://root@127.0.0.1:3306/graph --variant recursive --prime --rate 100
+    """
+    return {"rate": rate, "variant": variant, "distribution": distribution, "data_seed": data_seed}
+
+
 def _run(out: Path, **given: Any) -> None:
     """Late imports, as with the other commands that load more than a client."""
     running, telling = import_module("loadgen.running"), import_module("loadgen.telling")

@@ -25,6 +25,7 @@ from loadgen.pace.point import Point
 from loadgen.pace.processes import machine
 from loadgen.peers.opening import NullSession, open_target
 from loadgen.peers.store import LoadRunError, RequestFailed, Target
+from loadgen.workloads import graph
 from loadgen.workloads.crud import CrudWorkload
 from loadgen.workloads.lobsters import VARIANTS, LobstersWorkload, RibbonsWorkload
 from loadgen.workloads.vote import DISTRIBUTIONS, VoteWorkload
@@ -85,7 +86,7 @@ def highest_sustained(points: list[Point]) -> Point | None:
 
 # Which workloads there are, and what a run asks of one beside its jobs.
 
-NAMES = ("lobsters", "ribbons", "vote", "crud")
+NAMES = ("lobsters", "ribbons", "vote", "crud", "graph")
 
 
 def open_workload(asked: RunOptions) -> Workload:
@@ -107,6 +108,16 @@ def open_workload(asked: RunOptions) -> Workload:
             )
         case "crud":
             return CrudWorkload(data_scale=asked.data_scale, seed=asked.seed)
+        case "graph":
+            _known("variant", asked.variant, graph.VARIANTS)
+            _known("distribution", asked.distribution, graph.DISTRIBUTIONS)
+            return graph.GraphWorkload(
+                variant=asked.variant,
+                data_scale=asked.data_scale,
+                data_seed=asked.data_seed,
+                seed=asked.seed,
+                distribution=asked.distribution,
+            )
     raise LoadRunError(f'there is no workload "{asked.workload}"', hint=f"known are {', '.join(NAMES)}")
 
 

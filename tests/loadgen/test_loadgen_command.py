@@ -188,7 +188,7 @@ def test_a_rate_that_the_generator_cannot_make(tmp_path: Path) -> None:
     assert re.search(r"at most [\d,]+ pages a second here, not 1,000,000", err)
 
 
-@pytest.mark.parametrize("workload", ["lobsters", "ribbons", "vote", "crud"])
+@pytest.mark.parametrize("workload", ["lobsters", "ribbons", "vote", "crud", "graph"])
 def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> None:
     arguments = ["--runtime", "1", "--warmup", "0.2", "--data-scale", "0.01", "--out", str(tmp_path)]
     code, _, err = headrace("loadgen", workload, "--target", "null:", *arguments)
@@ -202,6 +202,7 @@ def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> N
     ("arguments", "says"),
     [
         (["lobsters", "--target", "null:", "--variant", "odd"], 'no variant "odd"'),
+        (["graph", "--target", "null:", "--distribution", "odd"], 'no distribution "odd"'),
         (["crud", "--target", "gopher://x"], "no target of the kind"),
     ],
 )
