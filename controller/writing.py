@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -57,6 +58,8 @@ class Writing(ABC):
         table, shard = self._target(operation.table, stored_table), 0
         if table.policies and asker.policy_claims is not None:
             operation = guarded(operation, self.state.catalog, asker.policy_claims, self.now())
+        if not asker.values.variables.get("foreign_key_checks", True):
+            operation = replace(operation, unchecked=True)
         if isinstance(operation, Amend) and operation.also:
             table = table.beside([self._target(each.table, stored_table) for each in operation.also])
         follows = [schema.title for schema in (table.schema, *table.also) if schema.comment.startswith(FOLLOWS)]

@@ -103,6 +103,7 @@ class Insert:
     """Whether the stored rows are told, as in MariaDB's RETURNING."""
     stamps: Stamps = ()
     guards: Guards = ()
+    unchecked: bool = False  # foreign_key_checks = 0: foreign keys refuse nothing, and change nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Update:
     ignore: bool = False
     """UPDATE IGNORE: a row whose new values a unique key or a CHECK refuses stays as it is."""
     guards: Guards = ()
+    unchecked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class Delete:
     returning: bool = False
     """Whether the deleted rows are told."""
     guards: Guards = ()
+    unchecked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +149,13 @@ class Amend:
     single: bool = False
     """Whether a row stands for one of several equal stored rows, and not for all."""
     returning: bool = False
-    """Whether the deleted rows are told."""
     stamps: Stamps = ()
     also: tuple[Amend, ...] = ()
-    """The same of other tables of the shard, in one commit."""
+    """The same of other tables of the shard, in one commit; ``guards`` and ``unchecked`` are of them, too."""
     ignore: bool = False
     """UPDATE IGNORE, in the order of ``rows``."""
     guards: Guards = ()
-    """Of ``also``, too."""
+    unchecked: bool = False
 
 
 Operation = Insert | Update | Delete | Amend

@@ -42,8 +42,8 @@ def tables_read(tree: exp.Expr) -> Iterator[exp.Table]:
         clause = node.args.get("with_")
         if clause is not None:
             for cte in clause.expressions:
-                pending.append((cte.this, own))
-                own = own | {cte.alias.lower()}
+                before, own = own, own | {cte.alias.lower()}
+                pending.append((cte.this, own if clause.args.get("recursive") else before))
         if isinstance(node, exp.Table) and node.name and (node.args.get("db") or node.name.lower() not in own):
             yield node
         pending += [(child, own) for child in children(node) if child is not clause]

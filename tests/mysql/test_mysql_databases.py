@@ -128,3 +128,18 @@ def test_a_right_on_a_database_is_one_on_all_that_is_in_it(closed_server: MysqlS
         rows(owner, "DROP DATABASE shop")
         rows(owner, "DROP DATABASE mill")
         rows(owner, "DROP USER keeper")
+
+
+def test_a_recursive_query_finds_itself_in_a_database_of_another_name(db: Any) -> None:
+    for each in (
+        "CREATE DATABASE IF NOT EXISTS woods",
+        "USE woods",
+        "CREATE TABLE edges (a INT, b INT, PRIMARY KEY (a, b))",
+    ):
+        rows(db, each)
+    rows(db, "INSERT INTO edges VALUES (1, 2), (2, 3), (7, 8)")
+    reached = (
+        "WITH RECURSIVE r (n) AS (SELECT b FROM edges WHERE a = 1 UNION SELECT e.b FROM edges e JOIN r ON e.a = r.n)"
+    )
+    assert rows(db, f"{reached} SELECT n FROM r ORDER BY n") == ((2,), (3,))
+    rows(db, "DROP DATABASE woods")

@@ -75,7 +75,7 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     """
     together = _Together(tables, operation.guards)
     change = together.of(operation.table)
-    if isinstance(operation, Insert) and operation.on_conflict in ("ignore", "list"):
+    if isinstance(operation, Insert) and operation.on_conflict in ("ignore", "list") and not operation.unchecked:
         _ask_row_by_row(together, change, operation)
     affected, first = perform(change, operation)
     written = [change]
@@ -87,10 +87,10 @@ def change_related(tables: WrittenTables, operation: Operation) -> Changes:
     moved = [(each, each.moved) for each in written if each.moved]
     updated = frozenset(each.schema.name for each, rows in moved if any(new is not None for new in rows.values()))
     pending = deque(_Moved(each, rows, updated) for each, rows in moved)
-    while pending:
+    while pending and not operation.unchecked:
         _react(together, pending.popleft(), pending)
     _check_kept(together)
-    for each in list(together.changes.values()):
+    for each in () if operation.unchecked else list(together.changes.values()):
         _check_parents(together, each)
     finished = {each.written: each.finished() for each in together.changes.values()}
     matched = sum([each.matched for each in written])

@@ -7,8 +7,8 @@
     SET NAMES latin1 COLLATE latin1_bin     is four of them
 
 All values are computed before any is set, as in MySQL. A value that would have statements mean something else than they
-do here is refused, by the name of the variable: none is taken and then ignored. Taken are those by which we are
-stricter than was asked for (``foreign_key_checks = 0``), and limits of time and size that clients set for themselves.
+do here is refused, by the name of the variable: none is taken and then ignored. Taken are limits of time and size that
+clients set for themselves, and what is heeded (``foreign_key_checks``).
 """
 
 from __future__ import annotations
