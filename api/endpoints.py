@@ -360,6 +360,8 @@ class Endpoints:
     async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None, session: Caller) -> Typed:
         asked = checked(SqlRequest, parse(body)) if len(body) <= LONG_BODY else await self._long_sql(body)
         params = list(map(sql_value, asked.params))
+        if asked.follows:
+            session = replace(session, follows=True)
         if asked.unchanged:
             results, clock = await self._if_unchanged(asked, params, session)
         else:

@@ -51,11 +51,11 @@ class SqlRequest(_Request):
     sql: str = Field(description="One statement, or several separated by `;`", examples=["SELECT * FROM votes"])
     params: list[Json] = Field(
         default_factory=list,
-        description="Values of the `?` in order, over all statements; a list for `IN (?)`; of the types that JSON has "
-        'not, objects: `{"BLOB": "YWI="}`, `{"DECIMAL": "0.10"}`',
+        description='Of the `?` of all statements; a list for `IN (?)`; or `{"BLOB": "YWI="}`, `{"DECIMAL": "0.10"}`',
     )
     atomic: bool = Field(default=False, description="All of it is done, or nothing; it has no definitions then")
     unchanged: list[str] = Field(default_factory=list, alias="if", description=IF_UNCHANGED)
+    follows: bool = Field(default=False, description="It may write to tables that follow a database elsewhere")
 
 
 class LiveSubscription(_Request):

@@ -63,7 +63,7 @@ class Writing(ABC):
         if isinstance(operation, Amend) and operation.also:
             table = table.beside([self._target(each.table, stored_table) for each in operation.also])
         follows = [schema.title for schema in (table.schema, *table.also) if schema.comment.startswith(FOLLOWS)]
-        if follows and not (asker.transaction and asker.transaction.follows):
+        if follows and not (asker.follows or (asker.transaction and asker.transaction.follows)):
             raise _follows(follows[0])
         if asker.session is not None and asker.transaction is not None:
             self._turn += 1

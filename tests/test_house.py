@@ -124,16 +124,16 @@ def test_no_function_is_too_long() -> None:
 
 
 HOUSE = {
-    "headrace": (72, 11670),
-    "api": (56, 10527),
-    "controller": (105, 21155),
+    "headrace": (72, 11705),
+    "api": (56, 10531),
+    "controller": (105, 21158),
     "worker": (90, 18670),
     "migrations": (165, 33_250),
     "domains": (121, 23_750),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
     "loadgen": (79, 14411),
-    "clients": (10, 2560),
+    "clients": (10, 2569),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in
 the commit."""

@@ -97,6 +97,9 @@ class Caller:
     """What its statements ask of the session: ``@@variables``, DATABASE() and the like. A door that has sessions gives
     its own."""
 
+    follows: bool = False
+    """It may write to tables that follow a database elsewhere."""
+
     @property
     def transaction(self) -> Any:
         """The open ``Transaction`` that it is in; None: each statement is by itself."""

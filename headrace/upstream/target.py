@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from headrace_client.connection import Connection, TransactionConnection
+from headrace_client.connection import Connection
 
 from controller.upstreams.positions import Position
-from headrace.errors import AlreadyExists, LimitExceeded, NotFound, TypeViolation
+from headrace.errors import AlreadyExists, ConstraintViolation, LimitExceeded, NotFound, TypeViolation
 from headrace.upstream.batch import FollowedTable, Key, UpstreamBatch, Values
 from headrace.upstream.columns import Chunk, Stopped, UpstreamTable, comment_of, from_cursor, names, quoted, to_cursor
 
@@ -32,7 +32,10 @@ here, or there was none to do; ``lag``: how old it was then, in seconds, 0 where
 log that the upstream keeps for us. ``altering``: the definition that is under way, and the columns that were there
 before it. ``slot``: by what name the upstream knows us. ``copied``: the key of the last row that was copied;
 ``layout``: its columns as the stream tells them."""
-KEYS_AT_ONCE = 256
+AT_ONCE = 256
+"""Rows of a statement."""
+
+Part = TypeVar("Part")
 
 
 class FollowedDatabase:
@@ -153,26 +156,25 @@ class FollowedDatabase:
     # Writing: everything in one transaction with the position.
 
     def apply(self, batch: UpstreamBatch, chunk: Chunk | None = None) -> None:
-        """Transactions of the upstream, or a chunk of the position that we are at."""
-        with _explained(), self._db.transaction(isolation="serializable", follows=True) as t:
-            for name in batch.emptied:
-                t.execute(f"DELETE FROM {quoted(name)}")
-            for name, fates in batch.fates.items():
-                table = self.tables[name]
-                _delete(t, table, [key for key, fate in fates.items() if fate.values is None])
-                _put(t, table, [fate.values for fate in fates.values() if fate.values is not None and fate.is_whole])
-                for key, fate in fates.items():
-                    if fate.values is not None and not fate.is_whole:
-                        changed = {name: value for name, value in fate.values.items() if name not in table.key}
-                        t.table(name).update(dict(zip(table.key, key, strict=True)), changed)
-            for name in batch.again:
-                t.execute(f"UPDATE {TABLES} SET copied = NULL WHERE name = ? AND source = ?", [name, self.source])
-            if chunk is not None:
-                _put(t, self.tables[chunk.table.name], chunk.rows)
-                cursor = json.dumps(to_cursor(chunk.end)) if chunk.rows else None
-                sql = f"UPDATE {TABLES} SET copied = COALESCE(?, copied), is_whole = ? WHERE name = ? AND source = ?"
-                t.execute(sql, [cursor, int(chunk.is_last), chunk.table.name, self.source])
-            self._move(t, batch.position, batch.at)
+        """Transactions of the upstream, or a chunk of the position that we are at: one text, all of it or nothing."""
+        text = _Text()
+        for name in batch.emptied:
+            text.add(f"DELETE FROM {quoted(name)}", [])
+        for name, fates in batch.fates.items():
+            table = self.tables[name]
+            text.delete(table, [key for key, fate in fates.items() if fate.values is None])
+            text.put(table, [fate.values for fate in fates.values() if fate.values is not None and fate.is_whole])
+            for key, fate in fates.items():
+                if fate.values is not None and not fate.is_whole:
+                    text.change(table, key, fate.values)
+        for name in batch.again:
+            text.add(f"UPDATE {TABLES} SET copied = NULL WHERE name = ? AND source = ?", [name, self.source])
+        if chunk is not None:
+            text.put(self.tables[chunk.table.name], chunk.rows)
+            cursor = json.dumps(to_cursor(chunk.end)) if chunk.rows else None
+            sql = f"UPDATE {TABLES} SET copied = COALESCE(?, copied), is_whole = ? WHERE name = ? AND source = ?"
+            text.add(sql, [cursor, int(chunk.is_last), chunk.table.name, self.source])
+        self._move(text, batch.position, batch.at)
         self.position = batch.position
         for name in batch.again:
             self.tables[name] = replace(self.tables[name], copied=None)
@@ -184,29 +186,36 @@ class FollowedDatabase:
         end = chunk.end if chunk.rows else table.copied
         self.tables[table.name] = replace(table, copied=end, is_whole=chunk.is_last)
 
-    def _move(self, t: Connection, position: Position, at: float, altering: Mapping[str, Any] | None = None) -> None:
+    def _move(self, text: _Text, position: Position, at: float, altering: Mapping[str, Any] | None = None) -> None:
+        """Do the text, and with it move the position; nothing of it where another follower has come: its position is
+        nobody's else, and NULL is refused."""
         now = datetime.now(UTC).replace(tzinfo=None)
         written = datetime.fromtimestamp(at, UTC).replace(tzinfo=None) if at else None
         lag = max(0.0, (now - written).total_seconds()) if written else 0.0
         told = json.dumps(altering) if altering else None
-        moved = t.execute(
-            f"UPDATE {POSITIONS} SET reached = ?, applied = ?, written = COALESCE(?, written), lag = ?, held = ?,"
-            " altering = ?, stopped = NULL WHERE source = ? AND follower = ?",
-            [str(position), now, written, lag, self.held, told, self.source, self._follower],
+        text.add(
+            f"UPDATE {POSITIONS} SET reached = IF(follower = ?, ?, NULL), applied = ?, written = COALESCE(?, written),"
+            " lag = ?, held = ?, altering = ?, stopped = NULL WHERE source = ?",
+            [self._follower, str(position), now, written, lag, self.held, told, self.source],
         )
-        if moved.rows_affected != 1:
-            raise Stopped(f'another follower of "{self.source}" has taken over')
+        try:
+            with _explained():
+                done = self._db.execute_all("; ".join(text.statements), text.params, atomic=True, follows=True)
+        except ConstraintViolation as error:
+            if '"reached"' not in error.message:
+                raise
+            raise Stopped(f'another follower of "{self.source}" has taken over') from error
+        if done[-1].rows_affected != 1:
+            raise Stopped(f'"{self.source}" is followed no longer: its position is gone')
 
     def move(self, position: Position, at: float = 0) -> None:
         """Nothing is to be done of the transactions up to there."""
-        with self._db.transaction(isolation="serializable") as t:
-            self._move(t, position, at)
+        self._move(_Text(), position, at)
         self.position, self.altering = position, None
 
     def remember_altering(self, what: Mapping[str, Any]) -> None:
         """What a definition finds, before it is done: it is in no transaction."""
-        with self._db.transaction(isolation="serializable") as t:
-            self._move(t, self.position, 0, what)
+        self._move(_Text(), self.position, 0, what)
         self.altering = what
 
     def copy_again(self, table: str, layout: str) -> None:
@@ -234,23 +243,48 @@ class FollowedDatabase:
         return dict(zip(table.columns, found[0], strict=True)) if found else None
 
 
-def _put(t: TransactionConnection, table: FollowedTable, rows: Iterable[Values]) -> None:
-    given = list(rows)
-    if given:
-        only_key = len(table.columns) == len(table.key)
-        t.table(table.name).insert(given, on_duplicate="ignore" if only_key else "update")
+class _Text:
+    """Statements of one request, each by texts of few lengths, since a text is parsed once: where there are fewer rows,
+    the last one stands for those that are missing."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.params: list[Any] = []
+
+    def add(self, sql: str, params: Iterable[Any]) -> None:
+        self.statements.append(sql)
+        self.params += params
+
+    def put(self, table: FollowedTable, rows: Sequence[Values]) -> None:
+        one = f"({', '.join('?' * len(table.columns))})"
+        sets = ", ".join(f"{quoted(name)} = VALUES({quoted(name)})" for name in table.columns if name not in table.key)
+        head, tail = ("INSERT", f" ON DUPLICATE KEY UPDATE {sets}") if sets else ("INSERT IGNORE", "")
+        head = f"{head} INTO {quoted(table.name)} ({names(table.columns)}) VALUES "
+        for some in _parted(rows):
+            sql = f"{head}{', '.join([one] * len(some))}{tail}"
+            self.add(sql, [row[name] for row in some for name in table.columns])
+
+    def change(self, table: FollowedTable, key: Key, values: Values) -> None:
+        changed = [name for name in values if name not in table.key]
+        if changed:
+            sets = ", ".join(f"{quoted(name)} = ?" for name in changed)
+            where = " AND ".join(f"{quoted(name)} = ?" for name in table.key)
+            sql = f"UPDATE {quoted(table.name)} SET {sets} WHERE {where}"
+            self.add(sql, [*(values[name] for name in changed), *key])
+
+    def delete(self, table: FollowedTable, keys: Sequence[Key]) -> None:
+        columns = quoted(table.key[0]) if len(table.key) == 1 else f"({names(table.key)})"
+        one = "?" if len(table.key) == 1 else f"({', '.join('?' * len(table.key))})"
+        for some in _parted(keys):
+            sql = f"DELETE FROM {quoted(table.name)} WHERE {columns} IN ({', '.join([one] * len(some))})"
+            self.add(sql, [value for key in some for value in key])
 
 
-def _delete(t: TransactionConnection, table: FollowedTable, keys: Sequence[Key]) -> None:
-    """By texts of few lengths, since each is parsed once: the last key stands for those that are missing."""
-    columns = quoted(table.key[0]) if len(table.key) == 1 else f"({names(table.key)})"
-    one = "?" if len(table.key) == 1 else f"({', '.join('?' * len(table.key))})"
-    for begin in range(0, len(keys), KEYS_AT_ONCE):
-        some = keys[begin : begin + KEYS_AT_ONCE]
+def _parted(given: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    for begin in range(0, len(given), AT_ONCE):
+        some = given[begin : begin + AT_ONCE]
         length = 1 << (len(some) - 1).bit_length()
-        filled = [*some, *[some[-1]] * (length - len(some))]
-        sql = f"DELETE FROM {quoted(table.name)} WHERE {columns} IN ({', '.join([one] * length)})"
-        t.execute(sql, [value for key in filled for value in key])
+        yield [*some, *[some[-1]] * (length - len(some))]
 
 
 @contextmanager

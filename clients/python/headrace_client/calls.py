@@ -49,9 +49,15 @@ class Call(Generic[Answer]):
 
 
 def execute(
-    sql: str, params: Sequence[Any], *, raw: bool = False, atomic: bool = False, unchanged: Iterable[str] = ()
+    sql: str,
+    params: Sequence[Any],
+    *,
+    raw: bool = False,
+    atomic: bool = False,
+    unchanged: Iterable[str] = (),
+    follows: bool = False,
 ) -> Call[list[Result]]:
-    whole: dict[str, Any] = {"atomic": True} if atomic else {}
+    whole: dict[str, Any] = {name: True for name, said in (("atomic", atomic), ("follows", follows)) if said}
     if tags := list(unchanged):
         whole["if"] = tags
     body = to_json({"sql": sql, "params": [sql_value(each) for each in params], **whole})

@@ -104,9 +104,11 @@ class Connection:
         token: str | None = None,
         atomic: bool = False,
         unchanged: Iterable[str] = (),
+        follows: bool = False,
     ) -> list[Result]:
-        """Run SQL and answer each statement's result."""
-        call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged)
+        """Run SQL and answer each statement's result. ``follows``: it may write to tables that follow a database
+        elsewhere."""
+        call = calls.execute(sql, params, raw=self._session.raw, atomic=atomic, unchanged=unchanged, follows=follows)
         return self.send(call, token)
 
     def transaction(
