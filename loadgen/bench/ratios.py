@@ -24,7 +24,7 @@ from rich.table import Table
 from headrace.errors import BadRequest, HeadraceError
 from headrace.render import console
 from loadgen.bench import measurement, memory, new_view, reads, votes
-from loadgen.bench.beside_mariadb import adhoc, contention, inserts
+from loadgen.bench.beside_mariadb import adhoc, contention, inserts, transactions
 from loadgen.bench.measurement import Measurement, table, yes_or_no
 from loadgen.bench.servers import missing
 
@@ -37,9 +37,10 @@ MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "memory": memory.measure,
     "insert": inserts.measure,
     "contention": contention.measure,
+    "transaction": transactions.measure,
     "adhoc": adhoc.measure,
 }
-PEERS = {"insert": "mariadb", "contention": "mariadb", "adhoc": "mariadb"}
+PEERS = {"insert": "mariadb", "contention": "mariadb", "transaction": "mariadb", "adhoc": "mariadb"}
 """The server that a measurement needs as its peer. Without it, the measurement is left out."""
 GUARDED = {name: MEASUREMENTS[name] for name in ("writes", "reads", "lookups")}
 """Measurements whose peer is a loop written by hand, in this process or under the same server."""

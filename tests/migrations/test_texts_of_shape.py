@@ -39,7 +39,7 @@ PARSED = [
     "UPDATE stories SET title = {} /* {} */ WHERE id = {}",
     "UPDATE stories SET title = {} /*!{} , author = {} */ WHERE id = 1",
     "UPDATE stories SET title = {} WHERE id = {} -- {}",
-    "/* DELETE FROM log WHERE day = 1 */ DELETE FROM log; DELETE FROM votes WHERE user = {}",
+    "/* DELETE FROM log */ DELETE FROM log; DELETE FROM votes WHERE user = {}",
     'UPDATE stories SET title = "{}" WHERE id = {}',
     "UPDATE stories SET title = {} {} WHERE id = 1",
     "UPDATE stories SET title = 'a''{}' WHERE id = {}",

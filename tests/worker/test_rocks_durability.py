@@ -301,3 +301,29 @@ def test_missing_and_corrupt_databases_are_refused(tmp_path: Path) -> None:
         manifest.write_bytes(os.urandom(500))
     with pytest.raises(StorageFailure, match="corrupt"):
         RocksStore(tmp_path / "base")
+
+
+def test_a_step_that_comes_during_a_sync_has_one_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a sync after which nothing came is none."""
+    store, syncs = RocksStore(tmp_path / "store"), 0
+    table = store.create_table(BAG)
+    sync = Database.sync
+
+    def committing(database: Database) -> None:
+        nonlocal syncs
+        sync(database)
+        syncs += 1
+        if syncs == 1:
+            step(2)
+
+    def step(number: int) -> None:
+        table.stage([((number, "x"), 1)])
+        store.commit([("bag", number, [((number, "x"), 1)])])
+
+    step(1)
+    monkeypatch.setattr(Database, "sync", committing)
+    for wanted in (1, 2, 2):
+        store.sync()
+        assert syncs == wanted
+    monkeypatch.undo()
+    store.close()

@@ -142,15 +142,15 @@ def measure(directory: Path, quick: bool) -> Measurement:
         sides = (ours, theirs, appended)
         times: list[list[list[float]]] = [[], [], []]
         for act in sides:
-            _timed(act, inserts // 2)
+            timed(act, inserts // 2)
         for _ in range(rounds):
             for act, into in zip(sides, times, strict=True):
-                into.append(_timed(act, inserts))
+                into.append(timed(act, inserts))
         other.close()
     return _measurement(times)
 
 
-def _timed(act: Callable[[], None], times: int) -> list[float]:
+def timed(act: Callable[[], None], times: int) -> list[float]:
     """Milliseconds of each call."""
     taken = []
     for _ in range(times):
