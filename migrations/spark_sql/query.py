@@ -13,10 +13,11 @@ from domains.plan.graph import ParameterKind
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import aggregates_in
-from migrations.query.plans.recursion import reads_itself
+from migrations.query.plans.recursion import groups_of, reads_itself
 from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import BlockWriter
-from migrations.spark_sql.source import Term, WriterContext, WrittenQuery, fresh_context
+from migrations.spark_sql.rounds import write_rounds
+from migrations.spark_sql.source import SparkRounds, Term, WriterContext, WrittenQuery, fresh_context
 from migrations.spark_sql.values import converted, refuse_told_apart
 
 
@@ -32,6 +33,8 @@ class Judged:
     """The slots of p0 …, in the order in which the statement names them; LIMIT ? and OFFSET ? are not among them."""
     counts_nothing: bool
     """Some SELECT aggregates without GROUP BY: only then ``nothing`` can have rows."""
+    rounds: tuple[SparkRounds, ...] = ()
+    """The recursions that both texts read, which are carried out before."""
 
 
 def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged:
@@ -39,9 +42,10 @@ def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged
 
     :raises Unsupported: something in it cannot be said in Spark's SQL so that it means the same.
     """
+    context, nobody = fresh_context(catalog, tables), fresh_context(catalog, tables, nothing=True)
     try:
-        answer = _outermost(compile_query(query, fresh_context(catalog, tables)))
-        nothing = _outermost(compile_query(query, fresh_context(catalog, tables, nothing=True)))
+        answer = _outermost(compile_query(query, context))
+        nothing = _outermost(compile_query(query, nobody))
     except RecursionError:
         raise Unsupported("a query that nests too deep for the judge") from None
     places = sorted(range(len(answer.slots)), key=lambda i: answer.slots[i].rank)
@@ -49,7 +53,8 @@ def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged
     keys = [f"p{place} AS p{i}" for i, place in enumerate(places)]
     text = f"SELECT {', '.join([*columns, *keys])} FROM ({answer.text})"
     slots = tuple(answer.slots[place] for place in places)
-    return Judged(text, nothing.text, answer.columns, slots, _counts_nothing(catalog, query))
+    rounds = (*context.rounds, *nobody.rounds)
+    return Judged(text, nothing.text, answer.columns, slots, _counts_nothing(catalog, query), rounds)
 
 
 def in_order(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> WrittenQuery:
@@ -57,10 +62,13 @@ def in_order(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Writ
 
     :raises Unsupported: see :func:`judged`.
     """
+    context = fresh_context(catalog, tables)
     try:
-        answer = compile_query(query, fresh_context(catalog, tables))
+        answer = compile_query(query, context)
     except RecursionError:
         raise Unsupported("a query that nests too deep for Spark") from None
+    if context.rounds:
+        raise Unsupported("WITH RECURSIVE in a query of Spark's")
     if answer.slots or isinstance(answer.limit, Slot) or isinstance(answer.offset, Slot):
         raise Unsupported("a query of Spark's with parameters")
     columns = [f"c{i}" for i in range(len(answer.columns))]
@@ -93,9 +101,12 @@ def compile_query(node: exp.Expr, context: WriterContext) -> WrittenQuery:
     """The query, with its outermost ORDER BY and LIMIT noted."""
     clause = node.args.get("with_")
     if clause is not None:
-        for cte in clause.expressions:
-            if clause.args.get("recursive") and reads_itself(cte):
-                raise Unsupported("WITH RECURSIVE")
+        is_recursive = clause.args.get("recursive")
+        for group in groups_of(clause) if is_recursive else [[cte] for cte in clause.expressions]:
+            if is_recursive and reads_itself(group):
+                context = write_rounds(group, context, compile_bounded, _as_first)
+                continue
+            (cte,) = group
             answer = compile_bounded(cte.this, context)
             names = [c.name for c in cte.args["alias"].columns]
             if names:
@@ -182,6 +193,14 @@ def _aligned(answer: WrittenQuery, types: Sequence[SqlType], keys: Sequence[SqlT
         f"{converted(f'p{i}', s.type, t)} AS p{i}" for i, (s, t) in enumerate(zip(answer.slots, keys, strict=True))
     ]
     return f"SELECT {', '.join(columns)} FROM ({answer.text})"
+
+
+def _as_first(branch: WrittenQuery, first: WrittenQuery) -> str:
+    """A part of a recursion, with the types and parameters of the first part."""
+    if len(branch.columns) != len(first.columns):
+        raise SqlError("the parts of a recursion have different numbers of columns")
+    _unified(first.slots, branch.slots)
+    return _aligned(branch, [column.type for column in first.columns], [slot.type for slot in first.slots])
 
 
 def _unified(ours: Sequence[Slot], theirs: Sequence[Slot]) -> list[Slot]:

@@ -8,7 +8,7 @@ means two things anywhere in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from domains.errors import SqlError, Unsupported
@@ -54,6 +54,18 @@ class WrittenQuery:
     offset: int | Slot = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SparkRounds:
+    """One recursion, of one query or several: each has a view of that name, a first text and a further one."""
+
+    views: tuple[str, ...]
+    first: tuple[str, ...]
+    further: tuple[str, ...]
+    is_whole: bool
+    """The further text comes to all that there is then (UNION); else to what a round adds (UNION ALL), and the view has
+    what the last round added."""
+
+
 @dataclass(slots=True)
 class WriterContext:
     """The tables and views that a query may read. ``tables`` has the name in Spark of each base table."""
@@ -66,6 +78,8 @@ class WriterContext:
     """The queries around a subquery, of which it may read nothing."""
     nothing: bool = False
     """Write the query as it is where no parameter finds anything: each condition with a ``?`` is FALSE."""
+    rounds: list[SparkRounds] = field(default_factory=list)
+    """What has to be carried out before its text is run, in this order."""
 
     def with_cte(self, name: str, answer: WrittenQuery) -> WriterContext:
         return replace(self, ctes={**self.ctes, name.lower(): answer})

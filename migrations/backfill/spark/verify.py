@@ -42,6 +42,7 @@ from domains.language.json_rows import schema_from_json, type_from_json
 from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
 from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of
+from migrations.backfill.spark.rounds import carry_out
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import parse_select
@@ -327,6 +328,8 @@ class Court:
         tables = {schema.name.lower(): self._table(schema, shard.clock) for schema in view.tables}
         query = view.judged(tables)
         try:
+            for recursion in query.rounds:
+                carry_out(self._spark, recursion)
             return self._compared(view, query, shard)
         except HeadraceError:
             raise

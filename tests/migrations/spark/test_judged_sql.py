@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from domains.errors import Unsupported
 from domains.language.types import Row
 from domains.plan.graph import ParameterKind
+from migrations.backfill.spark.rounds import carry_out
 from migrations.backfill.spark.verify import of_spark
 from migrations.parse.reading import parse
 from migrations.spark_sql import judged
@@ -55,6 +56,8 @@ def check(spark: SparkSession, tables: dict[str, list[Row]], case: Case) -> str:
         query = judged(CATALOG, names, parsed.expression)
     except Unsupported as error:
         return error.message
+    for recursion in query.rounds:
+        carry_out(spark, recursion)
     assert [column.type for column in query.columns] == [column.type for column in view.columns]
     columns = [parameter for parameter in view.parameters if parameter.column is not None]
     assert [parameter.kind for parameter in columns] == [slot.kind for slot in query.parameters]
