@@ -128,7 +128,7 @@ HOUSE = {
     "api": (56, 10531),
     "controller": (105, 21158),
     "worker": (90, 18670),
-    "migrations": (165, 33_250),
+    "migrations": (167, 33_400),
     "domains": (121, 23_750),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),

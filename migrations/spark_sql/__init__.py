@@ -21,7 +21,6 @@ a part of every group, DISTINCT and LIMIT below which it stands, so that one run
 ``windows.py``     window functions
 ``source.py``      FROM
 ``block.py``       one SELECT
-``rounds.py``      WITH RECURSIVE
 ``query.py``       WITH, UNION, views, ORDER BY and LIMIT; :func:`judged` for a whole view
 =================  ==================================================================================================
 

@@ -13,10 +13,10 @@ from domains.plan.graph import ParameterKind
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import aggregates_in
-from migrations.query.plans.recursion import groups_of, reads_itself
+from migrations.query.plans.monotone import measured_in
+from migrations.query.plans.recursion import RecursiveMember, groups_of, members_of, reads_itself
 from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import BlockWriter
-from migrations.spark_sql.rounds import write_rounds
 from migrations.spark_sql.source import SparkRounds, Term, WriterContext, WrittenQuery, fresh_context
 from migrations.spark_sql.values import converted, refuse_told_apart
 
@@ -104,7 +104,7 @@ def compile_query(node: exp.Expr, context: WriterContext) -> WrittenQuery:
         is_recursive = clause.args.get("recursive")
         for group in groups_of(clause) if is_recursive else [[cte] for cte in clause.expressions]:
             if is_recursive and reads_itself(group):
-                context = write_rounds(group, context, compile_bounded, _as_first)
+                context = _with_rounds(group, context)
                 continue
             (cte,) = group
             answer = compile_bounded(cte.this, context)
@@ -154,6 +154,61 @@ def _terms(order: Sequence[Term], columns: Sequence[str]) -> list[str]:
 
 def _term(term: Term) -> str:
     return f"{term.column} DESC NULLS LAST" if term.descending else f"{term.column} ASC NULLS FIRST"
+
+
+# --- WITH RECURSIVE -----------------------------------------------------------------------------------------------
+
+# Spark has no UNION of it. So there is a text of what it begins with and one of what a further round comes to, over
+# temporary views of what there is; :mod:`migrations.backfill.spark.rounds` does so until nothing more comes.
+
+
+def _with_rounds(ctes: Sequence[exp.CTE], context: WriterContext) -> WriterContext:
+    """The context with the queries of a recursion, which it notes.
+
+    :raises Unsupported: one of them has no first part, or MIN stands beside parts without it."""
+    members, is_distinct = members_of(ctes)
+    begun: list[WrittenQuery] = []
+    inside = context
+    for member in members:
+        if member.first is None:
+            raise Unsupported(f'a query "{member.name}" of a recursion that has no part to begin with')
+        first = compile_bounded(member.first, context)
+        names = member.named or [column.name for column in first.columns]
+        columns = tuple(Column(name, column.type) for name, column in zip(names, first.columns, strict=True))
+        if is_distinct:
+            refuse_told_apart([column.type for column in columns])
+        begun.append(replace(first, columns=columns))
+        view = f"{'nothing' if context.nothing else 'recursion'}_{context.aliases()}"
+        inside = inside.with_cte(member.name, WrittenQuery(f"SELECT * FROM {view}", columns, first.slots))
+    views = tuple(inside.ctes[member.name.lower()].text.rpartition(" ")[2] for member in members)
+    firsts = [_as_first(first, first) for first in begun]
+    rounds = [
+        " UNION ALL ".join(f"({_as_first(compile_bounded(each, inside), first)})" for each in member.rounds)
+        for member, first in zip(members, begun, strict=True)
+    ]
+    if is_distinct:
+        rounds = [
+            _there_of(member, first, f"({start}) UNION ALL {more}")
+            for member, first, start, more in zip(members, begun, firsts, rounds, strict=True)
+        ]
+        firsts = [_there_of(member, first, start) for member, first, start in zip(members, begun, firsts, strict=True)]
+    context.rounds.append(SparkRounds(views, tuple(firsts), tuple(rounds), is_distinct))
+    return inside
+
+
+def _there_of(member: RecursiveMember, first: WrittenQuery, derived: str) -> str:
+    """Each row once, or the best of each group."""
+    found = {measured_in(each) for each in member.rounds}
+    if found == {None}:
+        return f"SELECT DISTINCT * FROM ({derived})"
+    (measured,) = found
+    assert measured is not None, "the planner refuses MIN beside other parts"
+    at, function = measured
+    columns = [f"c{i}" for i in range(len(first.columns))]
+    keys = [*columns[:at], *columns[at + 1 :], *(f"p{i}" for i in range(len(first.slots)))]
+    best = f"{function.__name__.upper()}({columns[at]}) AS {columns[at]}"
+    chosen = [*columns[:at], best, *columns[at + 1 :], *(f"p{i}" for i in range(len(first.slots)))]
+    return f"SELECT {', '.join(chosen)} FROM ({derived})" + (f" GROUP BY {', '.join(keys)}" if keys else "")
 
 
 # --- UNION --------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def reads_itself(group: Sequence[exp.CTE]) -> bool:
 
 
 @dataclass(slots=True)
-class Member:
+class RecursiveMember:
     """One of the queries that are a recursion together."""
 
     name: str
@@ -100,7 +100,9 @@ class _Shape:
     slots: tuple[Slot, ...]
     is_told_apart: bool
 
-    def row(self, member: Member, outputs: Sequence[Expression], parameters: Sequence[Expression]) -> list[Expression]:
+    def row(
+        self, member: RecursiveMember, outputs: Sequence[Expression], parameters: Sequence[Expression]
+    ) -> list[Expression]:
         own = dict(zip(member.places, outputs, strict=True))
         width = len(self.columns) - len(self.slots)
         row = [own.get(at, Constant(None, self.columns[at].type)) for at in range(width)]
@@ -108,7 +110,7 @@ class _Shape:
             row[0] = Constant(member.number, BIGINT)
         return [*row, *parameters]
 
-    def read(self, whole: RelationalPlan, member: Member) -> Relation:
+    def read(self, whole: RelationalPlan, member: RecursiveMember) -> Relation:
         """A member, out of what there is of all."""
         if self.is_told_apart:
             whole = filtered(whole, [call("eq", whole.field(0), Constant(member.number, BIGINT))])
@@ -162,12 +164,12 @@ def plan_recursion(ctes: Sequence[exp.CTE], context: QueryContext, plan: Plan) -
     return {member.name: replace(shape.read(whole, member), uniques=uniques) for member in members}
 
 
-def _reading(members: Sequence[Member], shape: _Shape, leaf: Ingress) -> dict[str, Relation]:
+def _reading(members: Sequence[RecursiveMember], shape: _Shape, leaf: Ingress) -> dict[str, Relation]:
     so_far = RelationalPlan(leaf, (), shape.columns)
     return {member.name.lower(): shape.read(so_far, member) for member in members if member.columns}
 
 
-def _shape(title: str, members: Sequence[Member], begun: Relation) -> _Shape:
+def _shape(title: str, members: Sequence[RecursiveMember], begun: Relation) -> _Shape:
     """Lays the columns of those members whose types are known so far."""
     is_told_apart = len(members) > 1
     columns = [Column("member", BIGINT)] if is_told_apart else []
@@ -191,8 +193,8 @@ def _share(one: SqlType, other: SqlType) -> bool:
 
 
 def _find_columns(
-    unknown: Sequence[Member],
-    members: Sequence[Member],
+    unknown: Sequence[RecursiveMember],
+    members: Sequence[RecursiveMember],
     shape: _Shape,
     leaf: Ingress,
     context: QueryContext,
@@ -212,14 +214,14 @@ def _find_columns(
     raise SqlError(f'no part of "{", ".join(names)}" begins it: each reads what is yet to come')
 
 
-def members_of(ctes: Sequence[exp.CTE]) -> tuple[list[Member], bool]:
+def members_of(ctes: Sequence[exp.CTE]) -> tuple[list[RecursiveMember], bool]:
     """Of each its parts, and whether what is there already is left out."""
     names = [cte.alias for cte in ctes]
-    members: list[Member] = []
+    members: list[RecursiveMember] = []
     kinds: set[bool] = set()
     for number, cte in enumerate(ctes):
         first, rounds = _parts(cte.this, cte.alias, names, kinds)
-        members.append(Member(cte.alias, number, first, rounds, [c.name for c in cte.args["alias"].columns]))
+        members.append(RecursiveMember(cte.alias, number, first, rounds, [c.name for c in cte.args["alias"].columns]))
     title = ", ".join(names)
     if all(member.first is None for member in members):
         raise SqlError(f'the first part of the recursion "{title}" reads it already')
@@ -260,7 +262,7 @@ def _plain(relation: Relation, name: str) -> Relation:
     return relation
 
 
-def _best(members: Sequence[Member], shape: _Shape, *, is_distinct: bool) -> OrderTerm | None:
+def _best(members: Sequence[RecursiveMember], shape: _Shape, *, is_distinct: bool) -> OrderTerm | None:
     """What the parts that repeat take MIN or MAX of, which is the same in each."""
     found = {measured_in(each) for member in members for each in member.rounds}
     if found == {None}:
@@ -276,7 +278,7 @@ def _best(members: Sequence[Member], shape: _Shape, *, is_distinct: bool) -> Ord
     return OrderTerm(members[0].places[at], function is exp.Max)
 
 
-def _seed(begun: Relation, member: Member, shape: _Shape) -> RelationalPlan:
+def _seed(begun: Relation, member: RecursiveMember, shape: _Shape) -> RelationalPlan:
     """The outputs, and a column for each parameter."""
     return _member_rows(
         begun,
@@ -287,7 +289,7 @@ def _seed(begun: Relation, member: Member, shape: _Shape) -> RelationalPlan:
     )
 
 
-def _branch(branch: Relation, member: Member, shape: _Shape) -> RelationalPlan:
+def _branch(branch: Relation, member: RecursiveMember, shape: _Shape) -> RelationalPlan:
     """The rows of a round, as those of the first part."""
     if len(branch.outputs) != len(member.columns):
         given = f"{len(member.columns)} and {len(branch.outputs)}"
@@ -301,7 +303,7 @@ def _branch(branch: Relation, member: Member, shape: _Shape) -> RelationalPlan:
     )
 
 
-def _member_rows(part: Relation, member: Member, shape: _Shape, what: str, hint: str) -> RelationalPlan:
+def _member_rows(part: Relation, member: RecursiveMember, shape: _Shape, what: str, hint: str) -> RelationalPlan:
     """:raises Unsupported: it does not ask for the parameters of the recursion."""
     places: dict[Slot, int] = {}
     plan = part.plan
