@@ -23,7 +23,7 @@ from rich.table import Table
 
 from headrace.errors import BadRequest, HeadraceError
 from headrace.render import console
-from loadgen.bench import measurement, memory, new_view, reads, votes
+from loadgen.bench import measurement, memory, new_view, nulls, reads, votes
 from loadgen.bench.beside_mariadb import adhoc, contention, inserts, transactions
 from loadgen.bench.measurement import Measurement, table, yes_or_no
 from loadgen.bench.servers import missing
@@ -34,6 +34,7 @@ MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "keyed": reads.measure_keyed,
     "lookups": reads.measure_many,
     "new-view": new_view.measure,
+    "nulls": nulls.measure,
     "memory": memory.measure,
     "insert": inserts.measure,
     "contention": contention.measure,
