@@ -397,7 +397,9 @@ def replay(
       headrace bench replay --rows 50000000 --ways slices,local --folder /var/tmp/replay --out replay.json
     """
     spark = load(spark_master=spark_master).spark()
-    import_module("loadgen.bench.replay").run(rows=rows, out=out, spark=spark, ways=ways.split(","), folder=folder)
+    import_module("loadgen.bench.recovery.replay").run(
+        rows=rows, out=out, spark=spark, ways=ways.split(","), folder=folder
+    )
 
 
 @bench.command()
@@ -420,4 +422,6 @@ def rebuild(
       headrace bench rebuild --rows 1000000 --ways worker,spark --out rebuild.json
     """
     master = load(spark_master=spark_master).spark().master
-    import_module("loadgen.bench.rebuild").run(rows=rows, out=out, ways=ways.split(","), folder=folder, master=master)
+    import_module("loadgen.bench.recovery.rebuild").run(
+        rows=rows, out=out, ways=ways.split(","), folder=folder, master=master
+    )

@@ -132,7 +132,7 @@ HOUSE = {
     "domains": (121, 23_750),
     "zookeeper": (13, 3200),
     "lobsters": (5, 850),
-    "loadgen": (80, 14551),
+    "loadgen": (82, 14_650),
     "clients": (10, 2569),
 }
 """Files and lines of each room, a ratchet: lower it with what was folded or deleted; whoever raises it says for what in

@@ -19,6 +19,7 @@ from time import monotonic
 
 from api.mysql.upstream import UpstreamServer
 from controller.deployment import Deployment
+from controller.upstreams.following import FollowedUpstreams
 from controller.upstreams.positions import GtidPosition
 from domains.errors import HeadraceError
 from domains.plan.packets import Clock
@@ -38,6 +39,7 @@ class FollowedTables:
 
     def __init__(self, deployment: Deployment, server: UpstreamServer) -> None:
         self._passing = deployment.passing_on
+        self._upstreams: FollowedUpstreams = deployment.upstreams
         self._server = server
         source = server.source.replace("\\", "\\\\").replace("'", "''")
         self._row = f"SELECT reached, applied, stopped FROM headrace_upstream WHERE source = '{source}'"
@@ -45,8 +47,7 @@ class FollowedTables:
         self._whole: frozenset[str] = frozenset()
         self._told: tuple[object, ...] = ()
         """The row as it was read last."""
-        self._reached = self._before = GtidPosition()
-        """Where the follower was before: all shards have that."""
+        self._reached = GtidPosition()
         self._changed = 0.0
         """When the row was another than before."""
         self._waiting = 0
@@ -69,7 +70,7 @@ class FollowedTables:
         wanted, deadline = GtidPosition.parse(gtid), monotonic() + self._server.wait
         self._waiting += 1
         try:
-            while not self._covers(wanted):
+            while not self._reached.covers(wanted):
                 left = deadline - monotonic()
                 if left <= 0 or not self.may_show(tables):
                     return None
@@ -78,19 +79,14 @@ class FollowedTables:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await looked.wait()
-            clock: Clock = await self._passing.positions(tables)
-            return clock
+            return await self._upstreams.positions(
+                schema for schema in self._upstreams.following(self._server.source) if schema.name.lower() in tables
+            )
         except HeadraceError as error:
             _log.warning("the tables that follow an upstream cannot be read: %s", error.message)
             return None
         finally:
             self._waiting -= 1
-
-    def _covers(self, wanted: GtidPosition) -> bool:
-        """A transaction over several shards may be seen in one of them a moment sooner than in the others. It is in all
-        of them before the next one begins."""
-        reached = self._reached if self._passing.shards == 1 else self._before
-        return reached.covers(wanted)
 
     async def _go_on(self) -> None:
         while True:
@@ -117,8 +113,7 @@ class FollowedTables:
         told = tuple(rows[0]) if rows else ()
         if told != self._told:
             gtid = GtidPosition.parse(str(told[0]) if told else "")
-            if gtid != self._reached:
-                self._before, self._reached = self._reached, gtid
+            self._reached = gtid
             # At the start nobody knows how long it has been so.
             self._changed = monotonic() if self._told else self._changed
             self._told = told
@@ -126,4 +121,5 @@ class FollowedTables:
             self._whole = frozenset()
             return
         whole, _ = await self._passing.read(self._tables)
-        self._whole = self._passing.following(self._server.source) & {str(name).lower() for (name,) in whole}
+        following = frozenset(schema.name.lower() for schema in self._upstreams.following(self._server.source))
+        self._whole = following & {str(name).lower() for (name,) in whole}

@@ -1,21 +1,23 @@
 """How far each database elsewhere is followed, and waiting for a position of one.
 
-Positions are read in one transaction of all shards, so what it finds is whole: all that the follower has written with a
-position is there with it, in whatever shards. Its clock is the token by which any read reflects that.
+A position is in ``headrace_upstream`` as soon as one shard has its part of the follower's transaction. A cut that is
+made after it was seen has that transaction wholly, so the positions of the followed tables in that cut are the token by
+which any read of them reflects it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from controller.deployment import StatementResult
 from controller.upstreams.positions import Position, position_of
+from domains.engine.clock import latest
 from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Unavailable
-from domains.language.types import TableSchema
+from domains.language.types import FOLLOWS, TableSchema
 from domains.plan.packets import Clock
 
 TABLE = "headrace_upstream"
@@ -24,6 +26,8 @@ READ = (
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION READ ONLY;"
     f" SELECT source, reached, written, applied, lag, held, stopped FROM {TABLE}; COMMIT"
 )
+CUT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY;"
+"""What it reads is of one moment, and in conflict with nothing."""
 AGAIN_SECONDS = 0.01
 """Between two looks, while somebody waits."""
 SILENT_SECONDS = 15.0
@@ -93,6 +97,17 @@ class FollowedUpstreams:
     def _looked(self, _: object) -> None:
         self._looking = None
 
+    def following(self, source: str) -> list[TableSchema]:
+        return [schema for schema in self._port.tables() if schema.comment == f"{FOLLOWS}{source}"]
+
+    async def positions(self, tables: Iterable[TableSchema]) -> Clock:
+        """Of tables, in one cut of now."""
+        texts = [
+            f"SELECT 1 FROM `{schema.name}` WHERE `{schema.columns[schema.primary_key[0]].name}` = NULL;"
+            for schema in tables
+        ]
+        return (await self._port.execute(f"{CUT} {' '.join(texts)} COMMIT"))[1] if texts else {}
+
     async def reach(self, source: str, position: str) -> Clock:
         """Wait until what the database had written at the position is here; the token of it.
 
@@ -108,7 +123,7 @@ class FollowedUpstreams:
                 hint = f"followed are {', '.join(sorted(found))}" if found else "headrace import"
                 raise NotFound(f'no database "{source}" is followed here', hint=hint)
             if there.reached and _covers(position_of(there.reached), wanted, source):
-                return clock
+                return latest((clock, await self.positions(self.following(source))))
             if there.stopped:
                 raise Unavailable(f'"{source}" is not followed any more: {there.stopped}')
             if loop.time() >= deadline:

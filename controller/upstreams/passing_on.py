@@ -9,7 +9,7 @@ their tables: the upstream knows none.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -21,7 +21,6 @@ from controller.statements.sequence import Statements
 from controller.statements.shapes import LISTED_CHARACTERS, listed_text, never_kept
 from domains.errors import Forbidden, HeadraceError, SqlError, Unsupported
 from domains.language.functions import FUNCTIONS
-from domains.language.types import FOLLOWS
 from domains.plan.packets import Clock
 from migrations.access.rights import ALL, EVERYTHING
 from migrations.catalog import names_read
@@ -139,15 +138,6 @@ class PassingOn:
 
     # --- how far the follower is ----------------------------------------------------------------------------------
 
-    @property
-    def shards(self) -> int:
-        return self._deployment.state.catalog.shards
-
-    def following(self, source: str) -> frozenset[str]:
-        """The tables that follow this upstream, in lower case."""
-        tables = self._deployment.state.catalog.tables.items()
-        return frozenset(name for name, schema in tables if schema.comment == f"{FOLLOWS}{source}")
-
     async def read(self, sql: str) -> tuple[Rows, Clock]:
         """Rows as they are in the base tables, and the positions of all of their shards. It counts as no question."""
         (prepared,) = await self._statements.texts.statements(sql)
@@ -157,16 +147,6 @@ class PassingOn:
         planned, plan, arguments = await self._selects.plans.to_evaluate(sent)
         bound = Binding.of(planned, self._deployment.now).from_arguments(arguments, sent.moment)
         return await self._deployment.evaluate(Question(plan, bound.sent), {}, None)
-
-    async def positions(self, tables: Collection[str]) -> Clock:
-        """Of these tables now; one that is gone has none."""
-        found: Clock = {}
-        for name in sorted(tables):
-            schema = self._deployment.state.catalog.tables.get(name)
-            if schema is not None:
-                key = schema.columns[schema.primary_key[0]].name
-                found |= (await self.read(f"SELECT 1 FROM `{name}` WHERE `{key}` = NULL"))[1]
-        return found
 
 
 def _not_understood(why: str) -> Forbidden:

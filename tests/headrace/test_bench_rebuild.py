@@ -19,8 +19,8 @@ from rich.console import Console
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from loadgen.bench.measurement import Processes, ProcessUse
 from loadgen.bench.program import site
-from loadgen.bench.rebuild import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
-from loadgen.bench.rebuild_cluster import Answers
+from loadgen.bench.recovery.rebuild import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
+from loadgen.bench.recovery.rebuild_cluster import Answers
 from tests.told_process import ToldProcess
 
 SECONDS = 60.0

@@ -14,7 +14,7 @@ from serving_process import ROOT
 from headrace.errors import BadRequest
 from headrace.settings import Settings
 from loadgen.bench.measurement import ProcessUse
-from loadgen.bench.replay import WAYS, ReplayFigures, ReplayMethod, ready, run, tables
+from loadgen.bench.recovery.replay import WAYS, ReplayFigures, ReplayMethod, ready, run, tables
 from migrations.backfill.spark.settings import SparkSettings
 
 

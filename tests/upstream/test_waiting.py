@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
@@ -11,6 +13,11 @@ import pytest
 from headrace.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Unavailable
 from headrace.upstream.columns import Stopped
 from tests.upstream.upstream_server import position_of
+
+
+def positions_of(token: str) -> dict[str, int]:
+    positions: dict[str, int] = json.loads(base64.urlsafe_b64decode(token.removeprefix("h1.") + "=="))
+    return positions
 
 
 def test_a_read_waits_for_a_position(shop: Any, upstream: Any) -> None:
@@ -30,6 +37,7 @@ def test_a_read_waits_for_a_position(shop: Any, upstream: Any) -> None:
         each.join(30)
     assert len(tokens) == 3
     for token in tokens:
+        assert {name.partition("@")[0] for name in positions_of(token)} >= {table}, "a view of it would not wait"
         assert shop.here.view(f"v_{shop.name}").lookup_many([[1]], token=token) == [[{"n": 2}]]
 
 

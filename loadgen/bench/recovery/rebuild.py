@@ -36,7 +36,7 @@ from headrace.sizes import format_size
 from loadgen.bench import measurement
 from loadgen.bench.measurement import Processes, ProcessUse, Tell, check_ways, measure_ways, seldom
 from loadgen.bench.program import stories_of
-from loadgen.bench.rebuild_cluster import (
+from loadgen.bench.recovery.rebuild_cluster import (
     SHAPE,
     Answers,
     OnDisks,
