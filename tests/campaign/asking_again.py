@@ -17,6 +17,7 @@ from tests.campaign.queries import (
     Query,
     Relation,
     Select,
+    SoFar,
     Source,
     Stored,
     View,
@@ -76,7 +77,7 @@ def _relation(relation: Relation, tables: Mapping[str, Table]) -> Relation:
     match relation:
         case Stored(name):
             return Stored(name, types_now(tables[name]))
-        case View():
+        case View() | SoFar():
             return relation  # It keeps its columns.
     return _query(relation, tables)
 

@@ -26,6 +26,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class SoFar:
+    """What there is of a recursion, in the branch of it that repeats."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One entry of FROM. ``join`` is how it is joined to what stands before it: "" (the first), ``JOIN``,
     ``LEFT JOIN``, ``RIGHT JOIN``, ``CROSS JOIN`` or ``,``."""
@@ -90,6 +98,8 @@ class Compound:
     operations: tuple[str, ...]
     order: tuple[OrderKey, ...] = ()
     cut: Cut = Cut()
+    recursive: str | None = None
+    """The name by which the second of two branches reads what there is so far: of WITH RECURSIVE."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -106,12 +116,12 @@ class View:
     external: bool = False
 
 
-Relation = Stored | View | Select | Compound
+Relation = Stored | SoFar | View | Select | Compound
 
 
 def shape(relation: Relation) -> list[tuple[str, Type]]:
     """Output columns: name and type. Of a UNION the names of the first branch."""
-    if isinstance(relation, Stored):
+    if isinstance(relation, Stored | SoFar):
         return list(relation.columns)
     query = relation.query if isinstance(relation, View) else relation
     return [(output.name, output.term.type) for output in query.outputs]
@@ -160,7 +170,7 @@ def breadth(query: Query) -> int:
     for select in selects(query):
         for source in select.sources:
             relation = source.relation.query if isinstance(source.relation, View) else source.relation
-            total += 1 if isinstance(relation, Stored) else breadth(relation)
+            total += 1 if isinstance(relation, Stored | SoFar) else breadth(relation)
     return total
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from tests.campaign.kinds import TXT
-from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View, named_columns
+from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, SoFar, Source, Stored, View, named_columns
 from tests.campaign.terms import Parameter, Term, both, by_order, column, constant
 
 
@@ -67,7 +67,7 @@ def _declared(query: Query) -> list[Parameter]:
             found += [part.parameter for part in term.walk() if part.parameter is not None]
         for source in select.sources:
             relation = source.relation.query if isinstance(source.relation, View) else source.relation
-            if not isinstance(relation, Stored):
+            if not isinstance(relation, Stored | SoFar):
                 found += _declared(relation)
     found += [value for value in (query.cut.limit, query.cut.offset) if isinstance(value, Parameter)]
     return found
@@ -75,6 +75,9 @@ def _declared(query: Query) -> list[Parameter]:
 
 def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
     if isinstance(query, Compound):
+        if query.recursive is not None:
+            own, within = replace(query, recursive=None), dict[str, str]()
+            return _recursion(query.recursive, _mysql(own, within, inline), within)
         text = _mysql(query.branches[0], ctes, inline)
         for branch, word in zip(query.branches[1:], query.operations, strict=True):
             text += f" {word} " + _mysql(branch, ctes, inline)
@@ -95,6 +98,12 @@ def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
     if query.having is not None:
         text += f" HAVING {query.having.mysql()}"
     return text + _order_text(query.order, query) + cut_text(query.cut, judged=False)
+
+
+def _recursion(name: str, text: str, ctes: dict[str, str]) -> str:
+    """A query in FROM. What its first branch reads by a name is written before it."""
+    named = "".join(f"{each} AS ({body}), " for each, body in ctes.items())
+    return f"WITH RECURSIVE {named}{name} AS ({text}) SELECT * FROM {name}"
 
 
 def _group_terms(select: Select) -> list[str]:
@@ -122,7 +131,7 @@ def _from_text(select: Select, ctes: dict[str, str], inline: bool) -> str:
         relation = source.relation
         if isinstance(relation, View) and inline:
             entry = f"({_mysql(relation.query, ctes, inline)}) AS {source.alias}"
-        elif isinstance(relation, Stored | View):
+        elif isinstance(relation, Stored | SoFar | View):
             entry = relation.name if relation.name == source.alias else f"{relation.name} AS {source.alias}"
         elif source.cte is not None:
             ctes.setdefault(source.cte, _mysql(relation, ctes, inline))
@@ -155,6 +164,8 @@ def judged(query: Query) -> str:
 
 
 def _judged_union(query: Compound) -> str:
+    if query.recursive is not None:
+        return _recursion(query.recursive, _judged_union(replace(query, recursive=None)), {})
     text = _judged_select(query.branches[0])
     for branch, word in zip(query.branches[1:], query.operations, strict=True):
         text += f" {word} " + _judged_select(branch)
@@ -245,7 +256,7 @@ def _moved_name(pair: tuple[str, str], moved: dict[str, str]) -> str:
 
 def _judged_entry(source: Source) -> str:
     relation = source.relation
-    if isinstance(relation, Stored):
+    if isinstance(relation, Stored | SoFar):
         return f"{relation.name} AS {source.alias}"
     query = relation.query if isinstance(relation, View) else relation
     return f"({nested(query)}) AS {source.alias}"

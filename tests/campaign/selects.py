@@ -11,7 +11,7 @@ from random import Random
 from tests.campaign.aggregates import Aggregates
 from tests.campaign.expressions import Expressions, drawn_constant, moment
 from tests.campaign.kinds import INT, Kind, Type
-from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
+from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, SoFar, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
 from tests.campaign.schema import Table
 from tests.campaign.terms import (
@@ -218,11 +218,32 @@ class Queries:
         roll = random.random()
         if self.views and roll < 0.3:
             return Source(alias, random.choice(self.views))
+        if depth and roll < 0.35 and (recursion := self._recursion()) is not None:
+            return Source(alias, recursion)
         if depth and roll < 0.42:
             inner = self._inner(depth - 1)
             cte = f"q{next(self._ctes)}" if random.random() < 0.4 else None
             return Source(alias, inner, cte=cte)
         return Source(alias, stored(random.choice(self.tables)))
+
+    def _recursion(self) -> Compound | None:
+        """Pairs of whole numbers, and those that a join leads to from there: of a few values, in circles."""
+        random, name = self.random, f"r{next(self._ctes)}"
+        first, further = self._source(0), self._source(0)
+        begun, led = ([term for term in each.columns() if term.type == INT] for each in (first, further))
+        if not begun or not led:
+            return None
+        names = ("a", "b")
+        outputs = tuple(Output(random.choice(begun), each) for each in names)
+        so_far = Source(f"t{next(self._aliases)}", SoFar(name, tuple((each, INT) for each in names)))
+        own = so_far.columns()
+        condition = same(INT, "({0} = {1})", random.choice(own), random.choice(led))
+        kept = [own[0] if random.random() < 0.6 else random.choice(led), random.choice([*own, *led, *led])]
+        again = Select(
+            tuple(Output(term, each) for term, each in zip(kept, names, strict=True)),
+            (so_far, replace(further, join="JOIN", on=condition)),
+        )
+        return Compound((Select(outputs, (first,)), again), ("UNION",), recursive=name)
 
     def _again(self, sources: Sequence[Source]) -> Source:
         """A self-join."""

@@ -76,7 +76,7 @@ def simpler_queries(query: Query) -> Iterator[Query]:
         if query.cut.offset != 0:
             yield replace(query, cut=replace(query.cut, offset=0))
     if isinstance(query, Compound):
-        yield from query.branches
+        yield from query.branches if query.recursive is None else query.branches[:1]
         for i, branch in enumerate(query.branches):
             for smaller in _without_conditions(branch):
                 yield replace(query, branches=(*query.branches[:i], smaller, *query.branches[i + 1 :]))

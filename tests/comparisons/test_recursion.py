@@ -212,6 +212,32 @@ def test_a_recursion_that_joins_itself(db: Embedded) -> None:
         db.execute("INSERT INTO edge VALUES (3, 3, 4, 0)")
 
 
+def test_its_tables_are_altered(db: Embedded) -> None:
+    """What a round does over a table is what it was, whatever the table has besides and its columns are called."""
+    for view in ("reach", "shortest"):
+        db.execute(f"CREATE EXT VIEW {view} AS {KEYED[view].format('?')}")
+    db.execute("INSERT INTO edge VALUES (1, 1, 2, 0), (2, 2, 3, 0)")
+    edges = {1: (1, 2), 2: (2, 3)}
+    for number, change in enumerate(
+        (
+            "ADD COLUMN colour INT NOT NULL DEFAULT 7 FIRST",
+            "ADD COLUMN twice INT AS (colour * 2) VIRTUAL",
+            "RENAME COLUMN src TO source",
+            "MODIFY kind BIGINT",
+            "DROP COLUMN twice",
+            "DROP COLUMN colour",
+        )
+    ):
+        assert {row["target"] for row in db.view("reach").lookup(source=1)} == set(range(2, number + 4))
+        db.execute(f"ALTER TABLE edge {change}")
+        source = "source" if number >= 2 else "src"
+        db.execute(f"INSERT INTO edge (id, {source}, dst) VALUES ({number + 3}, {number + 3}, {number + 4})")
+        edges[number + 3] = (number + 3, number + 4)
+        found = {(row["target"], row["n"]) for row in db.view("shortest").lookup(source=1)}
+        assert found == {(dst, src) for src, dst in edges.values()}
+        db.view("reach").evict([{"source": 1}])
+
+
 def test_policies_hold_in_every_round(db: Embedded) -> None:
     """Who may see the edges of kind 1 alone finds no way over one of another kind, nor one that begins with such."""
     reach = KEYED["reach"]

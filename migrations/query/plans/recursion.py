@@ -355,7 +355,12 @@ class _Round:
     def steps(self) -> tuple[RoundStep, ...]:
         behind = len(self.parents) - 1
         return tuple(
-            RoundStep(plan.operator, tuple(at if at >= 0 else behind - at for at in inputs), plan.columns)
+            # Without names, which may change while the recursion stays what it is.
+            RoundStep(
+                plan.operator,
+                tuple(at if at >= 0 else behind - at for at in inputs),
+                tuple(Column("", column.type) for column in plan.columns),
+            )
             for plan, inputs in self._steps
         )
 
