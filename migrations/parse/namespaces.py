@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from domains.errors import UnknownName
 from migrations.parse.grammar import SCHEMA, VIRTUAL_SCHEMAS
-from migrations.parse.syntax import Token, TokenType, children, exp
+from migrations.parse.syntax import Token, TokenType, children, exp, nodes
 from migrations.parse.writing import quote
 
 WRITTEN = "schema"
@@ -41,12 +41,46 @@ def tables_read(tree: exp.Expr) -> Iterator[exp.Table]:
         node, own = pending.pop()
         clause = node.args.get("with_")
         if clause is not None:
-            for cte in clause.expressions:
-                before, own = own, own | {cte.alias.lower()}
-                pending.append((cte.this, own if clause.args.get("recursive") else before))
+            for group in groups_of(clause):
+                before, own = own, own | {cte.alias.lower() for cte in group}
+                pending += [(cte.this, own if clause.args.get("recursive") else before) for cte in group]
         if isinstance(node, exp.Table) and node.name and (node.args.get("db") or node.name.lower() not in own):
             yield node
         pending += [(child, own) for child in children(node) if child is not clause]
+
+
+def groups_of(clause: exp.With) -> list[list[exp.CTE]]:
+    """The queries of WITH, each alone; of WITH RECURSIVE those that read each other together, behind what they read.
+
+    A name that comes later is a table's or view's, as in MySQL, but where its query comes back to this one."""
+    ctes: list[exp.CTE] = list(clause.expressions)
+    if not clause.args.get("recursive"):
+        return [[cte] for cte in ctes]
+    names = [cte.alias.lower() for cte in ctes]
+    read = [{at for at, name in enumerate(names) if reads_any(cte.this, [name])} for cte in ctes]
+    reached = [set(found) for found in read]
+    for via in range(len(ctes)):
+        for found in reached:
+            found |= reached[via] if via in found else set()
+    ordered: dict[int, list[exp.CTE]] = {}
+    while len(ordered) < len(ctes):
+        for own in range(len(ctes)):
+            group = [at for at in range(len(ctes)) if at == own or (at in reached[own] and own in reached[at])]
+            needed = {at for member in group for at in read[member] if at < member} - {*group}
+            if own not in ordered and needed <= ordered.keys():
+                ordered |= {at: [ctes[each] for each in group] if at == own else [] for at in group}
+    return [group for group in ordered.values() if group]
+
+
+def reads_itself(group: Sequence[exp.CTE]) -> bool:
+    """Whether the queries of a group are a recursion."""
+    return len(group) > 1 or reads_any(group[0].this, [group[0].alias])
+
+
+def reads_any(query: exp.Expr, names: Sequence[str]) -> bool:
+    """Whether a query reads one of these, which have no database."""
+    wanted = {name.lower() for name in names}
+    return any(isinstance(node, exp.Table) and node.name.lower() in wanted and not node.db for node in nodes(query))
 
 
 def with_whole_names(tree: exp.Expr, named: Sequence[exp.Expr]) -> None:

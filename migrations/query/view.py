@@ -15,6 +15,7 @@ from domains.plan.traits import is_base
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
+from migrations.parse.namespaces import groups_of, reads_itself
 from migrations.parse.reading import exp, nodes
 from migrations.query.expressions.drawing import is_drawn
 from migrations.query.expressions.late import has_parameter
@@ -34,7 +35,7 @@ from migrations.query.plans.parts import (
     keys_of,
 )
 from migrations.query.plans.pruning import pruned
-from migrations.query.plans.recursion import groups_of, plan_recursion, reads_itself
+from migrations.query.plans.recursion import plan_recursion
 from migrations.query.relation import (
     EQUALITIES,
     ORDERS,
@@ -105,7 +106,7 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
         if not isinstance(cte.this, exp.Query):
             raise Unsupported(f'WITH "{cte.alias}" that is not a SELECT')
     is_recursive = bool(clause.args.get("recursive"))
-    for group in groups_of(clause) if is_recursive else [[cte] for cte in clause.expressions]:
+    for group in groups_of(clause):
         if is_recursive and reads_itself(group):
             for name, relation in plan_recursion(group, context, plan_query).items():
                 context = context.with_cte(name, relation)

@@ -11,10 +11,11 @@ from domains.language.functions.comparands import are_alike
 from domains.language.types import Column, SqlType
 from domains.plan.graph import ParameterKind
 from migrations.catalog import Catalog
+from migrations.parse.namespaces import groups_of, reads_itself
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import aggregates_in
 from migrations.query.plans.monotone import measured_in
-from migrations.query.plans.recursion import RecursiveMember, groups_of, members_of, reads_itself
+from migrations.query.plans.recursion import RecursiveMember, members_of
 from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import BlockWriter
 from migrations.spark_sql.source import SparkRounds, Term, WriterContext, WrittenQuery, fresh_context
@@ -102,7 +103,7 @@ def compile_query(node: exp.Expr, context: WriterContext) -> WrittenQuery:
     clause = node.args.get("with_")
     if clause is not None:
         is_recursive = clause.args.get("recursive")
-        for group in groups_of(clause) if is_recursive else [[cte] for cte in clause.expressions]:
+        for group in groups_of(clause):
             if is_recursive and reads_itself(group):
                 context = _with_rounds(group, context)
                 continue

@@ -212,6 +212,20 @@ def test_a_recursion_that_joins_itself(db: Embedded) -> None:
         db.execute("INSERT INTO edge VALUES (3, 3, 4, 0)")
 
 
+def test_queries_that_read_each_other_are_named_anywhere(db: Embedded) -> None:
+    """In any order, with others between."""
+    text = (
+        "WITH RECURSIVE even (source, target) AS (SELECT o.source, s.dst FROM odd o JOIN steps s ON s.src = o.target), "
+        "steps AS (SELECT src, dst FROM edge), odd (source, target) AS (SELECT src, dst FROM steps UNION SELECT "
+        "v.source, s.dst FROM even v JOIN steps s ON s.src = v.target) SELECT target FROM even WHERE source = 1"
+    )
+    rows = "(1, 1, 2, 0), (2, 2, 3, 0), (3, 3, 4, 0), (4, 4, 5, 0)"
+    db.execute(f"INSERT INTO edge VALUES {rows}")
+    assert bag(db.execute(text).rows) == bag([(3,), (5,)])
+    with pytest.raises(HeadraceError, match="later"):  # But for what comes back, a later name is a table's or view's.
+        db.execute("WITH RECURSIVE a AS (SELECT src FROM later), later AS (SELECT src FROM edge) SELECT * FROM a")
+
+
 def test_its_tables_are_altered(db: Embedded) -> None:
     """What a round does over a table is what it was, whatever the table has besides and its columns are called."""
     for view in ("reach", "shortest"):

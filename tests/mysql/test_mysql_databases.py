@@ -142,4 +142,9 @@ def test_a_recursive_query_finds_itself_in_a_database_of_another_name(db: Any) -
         "WITH RECURSIVE r (n) AS (SELECT b FROM edges WHERE a = 1 UNION SELECT e.b FROM edges e JOIN r ON e.a = r.n)"
     )
     assert rows(db, f"{reached} SELECT n FROM r ORDER BY n") == ((2,), (3,))
+    mutual = (
+        "WITH RECURSIVE even (a, b) AS (SELECT o.a, e.b FROM odd o JOIN edges e ON e.a = o.b), odd (a, b) AS "
+        "(SELECT a, b FROM edges UNION SELECT v.a, e.b FROM even v JOIN edges e ON e.a = v.b)"
+    )
+    assert rows(db, f"{mutual} SELECT a, b FROM even ORDER BY a") == ((1, 3),)
     rows(db, "DROP DATABASE woods")

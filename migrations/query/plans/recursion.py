@@ -37,7 +37,8 @@ from domains.plan.graph import (
 )
 from domains.plan.sides import COMPUTED, LEFT, RIGHT
 from domains.plan.traits import is_ingress, traits_of
-from migrations.parse.reading import exp, nodes
+from migrations.parse.namespaces import reads_any
+from migrations.parse.reading import exp
 from migrations.query.block import Plan
 from migrations.query.plan import RelationalPlan, filtered, parts, projected, united
 from migrations.query.plans.monotone import candidates, ends_with_best, measured_in
@@ -52,28 +53,6 @@ from migrations.query.relation import (
 )
 from migrations.query.setops import as_type
 from migrations.query.source import named_columns
-
-
-def groups_of(clause: exp.With) -> list[list[exp.CTE]]:
-    """The queries of WITH RECURSIVE, in their order: those that read each other, or one itself, and the others, each
-    alone. A name that comes later is a table's or view's, as in MySQL, but where it comes back to this one."""
-    ctes: list[exp.CTE] = list(clause.expressions)
-    names = [cte.alias.lower() for cte in ctes]
-    reached = [{at for at, name in enumerate(names) if _reads(cte.this, [name])} for cte in ctes]
-    for via in range(len(ctes)):
-        for found in reached:
-            found |= reached[via] if via in found else set()
-    groups: list[list[exp.CTE]] = []
-    for own, found in enumerate(reached):
-        mutual = [at for at in sorted(found | {own}) if at == own or own in reached[at]]
-        if mutual[0] == own:
-            groups.append([ctes[at] for at in mutual])
-    return groups
-
-
-def reads_itself(group: Sequence[exp.CTE]) -> bool:
-    """Whether the queries of a group are a recursion."""
-    return len(group) > 1 or _reads(group[0].this, [group[0].alias])
 
 
 @dataclass(slots=True)
@@ -205,7 +184,7 @@ def _find_columns(
     names = [member.name for member in unknown]
     for member in unknown:
         for each in member.rounds:
-            if not _reads(each, names):
+            if not reads_any(each, names):
                 edits = len(context.edits)
                 found = named_columns(plan(each, inner), member.named, member.name)
                 del context.edits[edits:]  # It is planned once more.
@@ -240,18 +219,13 @@ def _parts(query: exp.Expr, name: str, names: list[str], kinds: set[bool]) -> tu
         )
     rounds: list[exp.Expr] = []
     first: exp.Expr = query
-    while isinstance(first, exp.Union) and _reads(first, names):
+    while isinstance(first, exp.Union) and reads_any(first, names):
         kinds.add(bool(first.args.get("distinct")))
-        if not _reads(first.expression, names):
+        if not reads_any(first.expression, names):
             raise SqlError(f'the parts of "{name}" that do not read it stand before those that do')
         rounds.insert(0, first.expression)
         first = first.this
-    return (None, [first, *rounds]) if _reads(first, names) else (first, rounds)
-
-
-def _reads(query: exp.Expr, names: Sequence[str]) -> bool:
-    wanted = {name.lower() for name in names}
-    return any(isinstance(node, exp.Table) and node.name.lower() in wanted and not node.db for node in nodes(query))
+    return (None, [first, *rounds]) if reads_any(first, names) else (first, rounds)
 
 
 def _plain(relation: Relation, name: str) -> Relation:
