@@ -76,9 +76,9 @@ class RocksStore:
         """Those that end with the process."""
         self._untold: dict[str, tuple[SnapshotRecord, StoreView]] = {}
         self._positions: dict[str, int] = {}
+        """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._synced = -1
         """The sequence number up to which all is on disk."""
-        """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._room = CacheRoom()
         self._next_table = 1
         opened = open_database(Path(path), create=create, accept_loss=accept_loss)
