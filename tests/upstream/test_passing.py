@@ -186,7 +186,7 @@ def _advised(site: PassingSite, told: list[str]) -> bool:
     found = [
         statement
         for why, statement in pairwise(lines)
-        if "passed on" in why and statement.startswith("CREATE EXT VIEW") and "GROUP BY" in statement
+        if "passed on" in why and statement.startswith("CREATE EXT VIEW") and "FROM votes WHERE user" in statement
     ]
     told[:] = found
     return bool(found)

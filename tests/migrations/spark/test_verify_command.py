@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 
@@ -47,6 +48,9 @@ def verify(url: str, *arguments: str) -> tuple[int, str, str]:
     return headrace("verify", "--url", url, *arguments, **ENVIRONMENT)
 
 
+USERS = count(1)
+
+
 @contextmanager
 def writing(url: str) -> Iterator[list[int]]:
     """Votes one after another, while the block lasts; how many there were."""
@@ -56,7 +60,8 @@ def writing(url: str) -> Iterator[list[int]]:
         with Connection(url) as db:
             while not over.is_set():
                 written[0] += 1
-                db.table("votes").insert({"user": written[0], "story": written[0] % 7})
+                user = next(USERS)
+                db.table("votes").insert({"user": user, "story": user % 7})
                 over.wait(0.01)
 
     thread = Thread(target=write)
