@@ -125,7 +125,10 @@ class Scene:
         self.follower = ToldProcess(["-m", "headrace", *words, "--url", self.url], {})
 
     def follow(self) -> None:
+        """It is under way: one that finds no server when it starts ends, and says so."""
         self.begin("follow", self.upstream_url)
+        assert self.follower is not None
+        self.follower.read_until("following")
 
     def kill_follower(self) -> None:
         assert self.follower is not None
