@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from queue import Empty, Full, Queue
 from random import SystemRandom
-from threading import Event, Thread
 from typing import Any
 
 import pymysql  # type: ignore[import-untyped]
@@ -20,12 +18,13 @@ from pymysqlreplication import BinLogStreamReader, event, row_event  # type: ign
 from pymysqlreplication.constants import FIELD_TYPE, NONE_SOURCE  # type: ignore[import-untyped]
 
 from controller.upstreams.positions import GtidPosition
-from headrace.errors import HeadraceError, Unavailable
+from headrace.errors import Unavailable
 from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.batch import RowChange, UpstreamTransaction
 from headrace.upstream.columns import Stopped
+from headrace.upstream.kinds import UpstreamStream
 from headrace.upstream.mariadb.columns import ZERO
-from headrace.upstream.mariadb.source import TIMEOUT, answered, driver_options
+from headrace.upstream.mariadb.source import answered, driver_options
 from headrace.upstream.mariadb.statements import meaning_of
 
 QUIET = (
@@ -74,8 +73,6 @@ WHY = {
     39: "a part of a JSON value: binlog_row_value_options is to be empty",
 }
 """Types of events that are known to be met, and what setting brings them."""
-WAITING = 1_000
-"""Transactions that have been read and wait: some seconds' work."""
 BEAT_SECONDS = 0.5
 """How often an upstream with nothing to tell says that it is there."""
 
@@ -88,57 +85,20 @@ class BinlogTransaction(UpstreamTransaction):
     savepoints: dict[str, int] = field(default_factory=dict)
 
 
-class BinlogStream:
-    """The transactions behind a position, from when it is entered; ``with``."""
-
+class BinlogStream(UpstreamStream):
     def __init__(self, address: UpstreamAddress, begin: GtidPosition, follows: Collection[str]) -> None:
+        super().__init__("binlog")
         self._address, self._position, self._follows = address, begin, follows
-        self._queue: Queue[UpstreamTransaction | HeadraceError] = Queue(WAITING)
-        self._ended = Event()
         self._connections: list[Any] = []
-        self._thread = Thread(target=self._read, name="binlog", daemon=True)
-
-    def __enter__(self) -> BinlogStream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(TIMEOUT)
-
-    def next(self, seconds: float) -> UpstreamTransaction | None:
-        """None: nothing came. It is what ended the stream, if something has."""
-        try:
-            found = self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
-        except Empty:
-            return None
-        if isinstance(found, HeadraceError):
-            self._queue.put(found)
-            raise found
-        return found
 
     def confirm(self, position: GtidPosition) -> None:
         """It keeps its binlog for whomever."""
 
-    def _read(self) -> None:
-        try:
-            for found in self._transactions():
-                if not self._put(found):
-                    return
-        except HeadraceError as error:
-            self._put(error)
-        except Exception as error:  # Whatever the decoder meets: a transaction that has it is not passed over.
-            told = f"the upstream's binlog behind {self._position} cannot be decoded: {type(error).__name__}: {error}"
-            self._put(Stopped(told, hint="see docs/upstream.md; nothing of that transaction was done"))
+    def _beat(self) -> None:
+        """It sends heartbeats by itself."""
 
-    def _put(self, found: UpstreamTransaction | HeadraceError) -> bool:
-        while not self._ended.is_set():
-            try:
-                self._queue.put(found, timeout=BEAT_SECONDS)
-            except Full:
-                continue
-            return True
-        return False
+    def _undecoded(self, error: str) -> str:
+        return f"the upstream's binlog behind {self._position} cannot be decoded: {error}"
 
     def _connect(self, **options: Any) -> Any:
         if len(self._connections) == 2:
@@ -146,7 +106,7 @@ class BinlogStream:
         self._connections.append(pymysql.connect(**options))
         return self._connections[-1]
 
-    def _transactions(self) -> Iterator[UpstreamTransaction]:
+    def _transactions(self) -> None:
         reader = BinLogStreamReader(
             driver_options(self._address),
             SystemRandom().randrange(2**30, 2**31),  # Replicas have numbers of their own.
@@ -169,8 +129,8 @@ class BinlogStream:
                     raise Unavailable(f"the upstream {self._address} has ended its binlog")
                 done = reading.on_event(found)
                 self._position = reading.position
-                if done is not None:
-                    yield done
+                if done is not None and not self._put(done):
+                    return
         finally:
             for connection in self._connections:
                 connection.close() if connection.open else None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from queue import Empty, Full, Queue
 from select import select
-from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -15,74 +13,34 @@ import psycopg2  # type: ignore[import-untyped]
 from psycopg2 import extras
 
 from controller.upstreams.positions import LsnPosition
-from headrace.errors import HeadraceError
 from headrace.upstream.address import UpstreamAddress
 from headrace.upstream.batch import Emptied, FollowedTable, Reshaped, RowChange, UpstreamTransaction
 from headrace.upstream.columns import Stopped
+from headrace.upstream.kinds import UpstreamStream
 from headrace.upstream.postgres import pgoutput
 from headrace.upstream.postgres.columns import Convert, PostgresColumn
 from headrace.upstream.postgres.pgoutput import UNCHANGED
-from headrace.upstream.postgres.source import TIMEOUT, answered, driver_options
+from headrace.upstream.postgres.source import answered, driver_options
 
-WAITING = 1_000
-"""Transactions that have been read and wait: some seconds' work."""
 BEAT_SECONDS = 0.25
 """How often it is told what is durable here, and asked how far it is where it has nothing to tell."""
 
 
-class ReplicationStream:
+class ReplicationStream(UpstreamStream):
     def __init__(
         self, address: UpstreamAddress, slot: str, begin: LsnPosition, tables: Mapping[str, FollowedTable]
     ) -> None:
+        super().__init__("replication")
         self._address, self._slot, self._confirmed = address, slot, begin.lsn
         self._reading = ReplicatedTransactions(address.options.get("schema", "public"), begin, tables)
-        self._queue: Queue[UpstreamTransaction | HeadraceError] = Queue(WAITING)
-        self._ended = Event()
         self._cursor: Any = None
         self._beaten = 0.0
-        self._thread = Thread(target=self._read, name="replication", daemon=True)
-
-    def __enter__(self) -> ReplicationStream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(TIMEOUT)
-
-    def next(self, seconds: float) -> UpstreamTransaction | None:
-        try:
-            found = self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
-        except Empty:
-            return None
-        if isinstance(found, HeadraceError):
-            self._queue.put(found)
-            raise found
-        return found
 
     def confirm(self, position: LsnPosition) -> None:
         self._confirmed = position.lsn
 
-    def _read(self) -> None:
-        try:
-            self._transactions()
-        except HeadraceError as error:
-            self._put(error)
-        except Exception as error:  # Whatever the decoder meets: a transaction that has it is not passed over.
-            what = f"{type(error).__name__}: {error} (behind {self._reading.position})"
-            told = f"what the upstream sent cannot be read: {what}"
-            self._put(Stopped(told, hint="see docs/upstream.md; nothing of that transaction was done"))
-
-    def _put(self, found: UpstreamTransaction | HeadraceError) -> bool:
-        while not self._ended.is_set():
-            try:
-                self._queue.put(found, timeout=BEAT_SECONDS)
-            except Full:
-                if not isinstance(found, HeadraceError):
-                    self._beat()
-                continue
-            return True
-        return False
+    def _undecoded(self, error: str) -> str:
+        return f"what the upstream sent cannot be read: {error} (behind {self._reading.position})"
 
     def _beat(self) -> None:
         """Say what is durable here, and ask for a word: so neither side takes the other for gone."""
